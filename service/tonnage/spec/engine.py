@@ -1,0 +1,56 @@
+"""
+Engine and framework profiles: budgets, defaults and constants by release, read from data files.
+
+`catalog/data/engines/<engine>.toml` and `catalog/data/frameworks/<framework>.toml` hold a header and
+`[[release]]` tables, oldest first. A release holds until the next begins; ranges cannot overlap.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import TypeVar
+
+from msgspec import Struct
+
+
+class Release(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Common head of a release; each engine's own fields stand in `spec/engines/<engine>.py`."""
+
+    since: str
+    """First version it holds for: "0.17.0", or "b6000" for llama.cpp builds."""
+    since_date: str
+    """Publication date of that version, for callers who state a date as version. [ISO date]"""
+    source: str
+
+
+R = TypeVar("R", bound=Release)
+
+_DATE = re.compile(r"20\d\d(-\d\d){0,2}")
+
+
+def version_key(version: str) -> tuple[int, ...]:
+    """Numbers of a version in order, release suffixes dropped: "0.8.5.post1" -> (0, 8, 5). [unitless]"""
+    head = re.split(
+        r"(?:\.?(?:post|rc|dev|alpha|beta)|[-+_a]\D)", version.removeprefix("v").removeprefix("b"), maxsplit=1
+    )[0]
+    return tuple(int(n) for n in re.findall(r"\d+", head))
+
+
+def pick_release(releases: Sequence[R], version: str | None) -> tuple[R, bool]:
+    """
+    The release that a stated version falls in.
+
+    Args:
+        releases: Oldest first.
+        version: As the caller states it; a date is compared with publication dates; None is the newest.
+
+    Returns:
+        Release, and whether it is certain: False for a version older than the first or newer than is known.
+    """
+    if version is None:
+        return releases[-1], True
+    if _DATE.fullmatch(version):
+        padded = version + "-99" * (3 - len(version.split("-")))
+        fitting = [r for r in releases if r.since_date <= padded]
+    else:
+        fitting = [r for r in releases if version_key(r.since) <= version_key(version)]
+    return (fitting[-1], True) if fitting else (releases[0], False)

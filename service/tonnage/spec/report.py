@@ -1,0 +1,283 @@
+"""What an estimate says: amounts with bands, items that name their law, phases, loads per GPU, verdicts."""
+
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+Bytes = Annotated[int, Meta(description="bytes")]
+
+Verdict = Literal["met", "needs_confirmation", "excluded"]
+Basis = Literal["exact", "derived", "measured", "calibrated", "assumed", "user", "unknown"]
+Counter = Literal["allocated", "reserved", "device"]
+PhaseName = Literal[
+    "load", "profile", "kv_allocation", "cuda_graph", "prefill", "decode", "idle", "generation",
+    "forward", "backward", "optimizer_step", "evaluation", "export", "merge",
+]  # fmt: skip
+
+VERDICT_ORDER: dict[Verdict, int] = {"met": 0, "needs_confirmation": 1, "excluded": 2}
+
+
+class Amount(Struct, frozen=True):
+    """A 95 % band in bytes: `low <= expected <= high`."""
+
+    low: Bytes
+    expected: Bytes
+    high: Bytes
+
+    def __post_init__(self) -> None:
+        if not self.low <= self.expected <= self.high:
+            raise ValueError(f"a band must not cross itself: {self.low} <= {self.expected} <= {self.high}")
+
+
+def exactly(amount: int) -> Amount:
+    """Amount without a band."""
+    return Amount(amount, amount, amount)
+
+
+def within(amount: int, below: float, above: float | None = None) -> Amount:
+    """
+    Amount with a relative band.
+
+    Args:
+        amount: Expected size. [bytes]
+        below: How much smaller the truth may be. [fraction of amount]
+        above: How much larger; the same as `below` when omitted. [fraction of amount]
+
+    Returns:
+        The band.
+    """
+    above = below if above is None else above
+    return Amount(amount - int(amount * below), amount, amount + int(amount * above))
+
+
+class MemoryItem(Struct, frozen=True, kw_only=True):
+    """One term of the account: how many bytes, known how, by which law, from which source."""
+
+    component: str
+    bytes: Amount
+    basis: Basis
+    law: str
+    source: str
+    detail: str = ""
+    counter: Counter = "allocated"
+    """The innermost counter that sees it: allocated is inside reserved is inside device."""
+
+
+class Counters(Struct, frozen=True):
+    """The same moment by three counters: tensors in use, allocator's pool, what nvidia-smi shows."""
+
+    allocated: Amount
+    reserved: Amount
+    device: Amount
+
+
+class Phase(Struct, frozen=True, kw_only=True):
+    """One phase of one GPU. Items add up to the totals; items of different phases are never added."""
+
+    phase: PhaseName
+    total: Counters
+    items: tuple[MemoryItem, ...]
+
+
+class Peak(Struct, frozen=True, kw_only=True):
+    """The worst moment of one GPU by counter."""
+
+    phase: PhaseName
+    gpu_index: int
+    allocated: Amount
+    reserved: Amount
+    device: Amount
+
+
+class GpuReport(Struct, frozen=True, kw_only=True):
+    """One distinct load and the ranks that carry it."""
+
+    ranks: tuple[int, ...]
+    stage: int
+    peak: Peak
+    items: tuple[MemoryItem, ...]
+    phases: tuple[Phase, ...]
+
+
+class CapacityTokens(Struct, frozen=True):
+    """Tokens the pool holds, as the engine prints them. [tokens]"""
+
+    low: int
+    expected: int
+    high: int
+
+
+class KvCache(Struct, frozen=True, kw_only=True):
+    """What the caches cost and hold on one GPU."""
+
+    bytes_per_token: int
+    state_bytes_per_sequence: int
+    pool: Amount | None = None
+    capacity_tokens: CapacityTokens | None = None
+    max_concurrency: float | None = None
+    max_model_len: int | None = None
+    blocks: int | None = None
+    block_size: int | None = None
+    largest_max_model_len: int | None = None
+    """Largest max_model_len of one request that the expected pool holds. [tokens]"""
+    detail: str = ""
+
+
+class Capacity(Struct, frozen=True, kw_only=True):
+    """What the card holds: as sold and as the allocator can have."""
+
+    nominal_bytes: int
+    usable_bytes: int
+    source: str
+    confidence: str = "reported"
+
+
+class Host(Struct, frozen=True, kw_only=True):
+    """What the machine around the GPUs needs."""
+
+    memory: Amount
+    disk_bytes: int
+    shared_memory_bytes: int = 0
+    items: tuple[MemoryItem, ...] = ()
+
+
+class Assumption(Struct, frozen=True):
+    """A field the card left open and the value the engine's or framework's own default gives it."""
+
+    field: str
+    value: Any
+    why: str
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """One reason that decides the verdict beside plain capacity."""
+
+    status: Verdict
+    reason: str
+    field: str = ""
+
+
+class Measured(Struct, frozen=True, kw_only=True):
+    """A caller's measurement beside our figure."""
+
+    phase: str | None
+    counter: Counter
+    measured_bytes: int
+    estimated: Amount
+    agrees: bool
+    note: str
+
+
+class Remedy(Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
+    """One change, alone, with what it saves on the GPU that is worst."""
+
+    field: str
+    from_: Any
+    to: Any
+    saves_bytes: int
+    required: Amount
+    verdict: Verdict | None
+    cost: str
+
+
+class Diagnosis(Struct, frozen=True, kw_only=True):
+    """Where the memory of a phase goes, and what one change each would do."""
+
+    phase: str
+    items: tuple[MemoryItem, ...]
+    remedies: tuple[Remedy, ...]
+    explanation: str
+    read: dict[str, int] = {}
+    unread: tuple[str, ...] = ()
+
+
+class ModelReport(Struct, frozen=True, kw_only=True):
+    """The model as counted."""
+
+    id: str | None
+    revision: str | None
+    family: str
+    parameters: "ParameterReport"
+    source: str
+    trust: str = "exact"
+    layers: str = ""
+
+
+class ParameterReport(Struct, frozen=True, kw_only=True):
+    """Parameters by use. [unitless]"""
+
+    total: int
+    active: int | None
+    trainable: int | None
+    by_component: dict[str, int]
+
+
+class Versions(Struct, frozen=True, kw_only=True):
+    """What produced the answer."""
+
+    service: str
+    catalog: str
+    method: str
+
+
+class Estimate(Struct, frozen=True, kw_only=True):
+    """The answer of /estimate."""
+
+    model: ModelReport
+    peak: Peak
+    required: Amount
+    claimed_bytes: int | None
+    phases: tuple[Phase, ...]
+    gpus: tuple[GpuReport, ...]
+    kv_cache: KvCache | None
+    capacity: Capacity | None
+    headroom: Amount | None
+    verdict: Verdict | None
+    reasons: tuple[Finding, ...]
+    host: Host
+    reserve_bytes: int
+    rules_of_thumb: dict[str, dict[str, Any]]
+    assumptions: tuple[Assumption, ...]
+    unknowns: tuple[str, ...]
+    invalidated_by: tuple[str, ...]
+    measured: tuple[Measured, ...]
+    diagnosis: Diagnosis | None
+    versions: Versions
+    digest: str
+    launch: dict[str, Any] | UnsetType = UNSET
+
+
+# ---- what an engine's or framework's accounting hands to estimate.assemble ----
+
+
+class PhaseItems(Struct, frozen=True):
+    """The items alive at the worst moment of one phase on one GPU."""
+
+    phase: PhaseName
+    items: tuple[MemoryItem, ...]
+
+
+class GpuLoad(Struct, frozen=True, kw_only=True):
+    """One distinct load of a placement."""
+
+    ranks: tuple[int, ...]
+    stage: int
+    phases: tuple[PhaseItems, ...]
+    demand_kv: Amount | None = None
+    """What the stated demand needs of the pool on this GPU; replaces item `kv_cache` in `required`.
+    None: the pool is the demand (engines that allocate as needed, training)."""
+
+
+class Account(Struct, frozen=True, kw_only=True):
+    """What one engine or framework makes of a workload, before capacity is looked at."""
+
+    loads: tuple[GpuLoad, ...]
+    kv_cache: KvCache | None = None
+    claimed_bytes: int | None = None
+    host: Host | None = None
+    trainable_parameters: int | None = None
+    assumptions: tuple[Assumption, ...] = ()
+    unknowns: tuple[str, ...] = ()
+    invalidated_by: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    """The engine's own reasons (budget too small, slots run out, thin evidence): worst one wins."""
