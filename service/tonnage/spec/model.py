@@ -20,6 +20,7 @@ How tensor parallelism cuts a tensor:
 column: out_features / tp; row: in_features / tp; kv: out_features by KV head, heads replicated when
 tp > KV heads (`Tensor.heads` counts them); vocab: rows padded to 64 and cut; replicated: whole on every rank;
 expert_*: `Tensor.experts` of them; by tp each is cut as column or row, by ep whole experts are dealt out.
+A fused q, k, v matrix is `column` with `kv_out_features` of its rows cut as `kv` over `heads`.
 """
 
 
@@ -34,9 +35,14 @@ class Tensor(Struct, frozen=True, kw_only=True):
     in_features: int = 1
     """Columns of a matrix; 1 for a vector. For convolutions the product of the rest. [elements]"""
     experts: int = 1
+    """Identical copies: the experts of an MoE matrix, or the layers of a tower outside the decoder. [unitless]"""
     shard: Shard = "replicated"
     heads: int = 0
-    """KV heads of a `kv` tensor. [unitless]"""
+    """KV heads of a `kv` tensor or of the `kv_out_features` of a fused one. [unitless]"""
+    kv_out_features: int = 0
+    """Rows of a fused q, k, v matrix that belong to keys and values. [elements]"""
+    role: str = ""
+    """What it does, whatever its name: q, k, v, o, qkv, gate, up, down, gate_up, router, norm, in_proj, conv..."""
     linear: bool = False
     """A matmul weight of an nn.Linear (or expert matrix): what weight formats may quantize and adapters may target."""
     fixed_dtype: str | None = None
@@ -225,6 +231,8 @@ class Model(Struct, frozen=True, kw_only=True):
     """generic: read by the generic laws, never exact; count: only a parameter count."""
     unknown_fields: tuple[str, ...] = ()
     """Fields of the config that no law understands and that may matter."""
+    notes: tuple[str, ...] = ()
+    """What a reader of the answer should know of how the architecture was read."""
     licence: str | None = None
 
     @property
