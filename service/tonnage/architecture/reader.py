@@ -9,7 +9,7 @@ from tonnage.spec.model import Model
 def read_config(
     config: Mapping[str, Any],
     *,
-    id: str | None = None,
+    id: str | None = None,  # noqa: A002
     revision: str | None = None,
     parameters: int | None = None,
     source: str = "config",
@@ -36,7 +36,12 @@ def read_config(
     raise NotImplementedError
 
 
-def read_gguf(metadata: Mapping[str, Any], *, id: str | None = None, parameters: int | None = None) -> Model:
+def read_gguf(
+    metadata: Mapping[str, Any],
+    *,
+    id: str | None = None,  # noqa: A002
+    parameters: int | None = None,
+) -> Model:
     """Architecture of the metadata key/values of a GGUF header."""
     raise NotImplementedError
 
