@@ -8,7 +8,7 @@ is bounded. Where a layout was seen stands beside it.
 import re
 from typing import NamedTuple
 
-SIZE = r"-?[\d,]{1,20}(?:\.\d{1,9})? ?(?:bytes|[KMG]i?B|B)"
+SIZE = r"-?\d[\d,]{0,19}(?:\.\d{1,9})? ?(?:bytes|[KMG]i?B|B)"
 COUNT = r"\d[\d,]{0,18}"
 REAL = r"\d{1,12}(?:\.\d{1,9})?"
 

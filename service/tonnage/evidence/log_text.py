@@ -22,7 +22,7 @@ MAX_LINE = 4_000
 MAX_UNREAD = 20
 
 _BINARY = {"b": 1, "bytes": 1, "kb": KiB, "kib": KiB, "mb": MiB, "mib": MiB, "gb": GiB, "gib": GiB, "g": GiB, "m": MiB}
-_AMOUNT = re.compile(r"(-?[\d,]{1,20}(?:\.\d{1,9})?) ?([A-Za-z]{1,5})?")
+_AMOUNT = re.compile(r"(-?\d[\d,]{0,19}(?:\.\d{1,9})?) ?([A-Za-z]{1,5})?")
 
 
 class Reading(Struct, frozen=True, kw_only=True):
