@@ -1,6 +1,31 @@
 """The same library from a shell."""
 
+import argparse
+import sys
+from collections.abc import Sequence
 
-def main() -> None:
+from tonnage.api import server
+from tonnage.api.settings import SettingsError, read_settings
+from tonnage.version import __version__
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the `tonnage` command."""
-    raise SystemExit("not built yet")
+    parser = argparse.ArgumentParser(
+        prog="tonnage", description="How much GPU memory a model needs, and which package to order."
+    )
+    parser.add_argument("--version", action="version", version=f"tonnage {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="command")
+    serve = commands.add_parser("serve", help="answer over HTTP; settings are TONNAGE_* variables")
+    serve.add_argument("--host")
+    serve.add_argument("--port", type=int)
+    serve.set_defaults(run=_serve)
+    chosen = parser.parse_args(arguments)
+    try:
+        sys.exit(chosen.run(chosen))
+    except SettingsError as error:
+        sys.exit(f"tonnage: {error}")
+
+
+def _serve(chosen: argparse.Namespace) -> int:
+    return server.serve(read_settings(host=chosen.host, port=chosen.port))

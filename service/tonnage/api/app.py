@@ -1,0 +1,99 @@
+"""The only place that wires: settings, catalogue, routes, lifespan, envelope."""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from litestar import Litestar, Request
+
+from tonnage import catalog as catalog_package
+from tonnage.api import catalog, documents, estimate, fit, health
+from tonnage.api.answers import Answer, allowed_methods, problem_answer
+from tonnage.api.context import Lifecycle, Runtime
+from tonnage.api.envelope import ANY_METHOD, Envelope, as_problem
+from tonnage.api.problems import INTERNAL, METHOD_NOT_ALLOWED
+from tonnage.api.settings import Settings, read_settings
+from tonnage.api.sizing import Desk, Sizing, sizing_of
+from tonnage.api.telemetry import AccessLog, Telemetry
+
+logger = logging.getLogger("tonnage")
+
+HANDLERS: list[Any] = [
+    estimate.EstimateRoutes,
+    fit.FitRoutes,
+    *catalog.HANDLERS,
+    health.healthz,
+    health.readyz,
+    health.metrics,
+    *documents.HANDLERS,
+]
+
+
+class Application:
+    """What the server runs: Litestar inside its envelope, with the parts that tests and the command look at."""
+
+    def __init__(self, runtime: Runtime, log: AccessLog | None) -> None:
+        self.runtime = runtime
+        self.litestar = Litestar(
+            route_handlers=HANDLERS,
+            openapi_config=None,
+            logging_config=None,
+            exception_handlers={Exception: _problem},  # type: ignore[dict-item]
+            lifespan=[_lifespan(runtime, log)],
+            request_max_body_size=None,
+        )
+        self.envelope = Envelope(self.litestar, runtime, log)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """ASGI."""
+        await self.envelope(scope, receive, send)
+
+
+def create_app(settings: Settings | None = None, sizing: Sizing | None = None) -> Application:
+    """
+    The application.
+
+    Args:
+        settings: How to serve; read from the environment when omitted.
+        sizing: What to answer with; the built-in catalogue and the overlay of the settings when omitted.
+
+    Returns:
+        ASGI application.
+    """
+    settings = settings or read_settings()
+    telemetry = Telemetry()
+    sizing = sizing or load_sizing(settings)
+    telemetry.catalog_in_use(sizing.version, "overlay" if settings.catalog_dir else "built-in")
+    desk = Desk(sizing, telemetry)
+    runtime = Runtime(settings=settings, telemetry=telemetry, desk=desk, lifecycle=Lifecycle())
+    return Application(runtime, AccessLog(telemetry) if settings.access_log else None)
+
+
+def load_sizing(settings: Settings) -> Sizing:
+    """Catalogue of the settings, ready to answer."""
+    overlay = Path(settings.catalog_dir) if settings.catalog_dir else None
+    return sizing_of(catalog_package.load_catalog(overlay))  # type: ignore[attr-defined]
+
+
+def _problem(request: Request[Any, Any, Any], error: Exception) -> Answer:
+    problem = as_problem(error)
+    if problem.kind is METHOD_NOT_ALLOWED and request.scope["method"] == ANY_METHOD:
+        return allowed_methods(problem.headers)
+    if problem.kind is INTERNAL:
+        logger.error("%s %s failed", request.scope["method"], request.scope["path"], exc_info=error)
+    return problem_answer(problem, request.scope["path"])
+
+
+def _lifespan(runtime: Runtime, log: AccessLog | None) -> Any:
+    @asynccontextmanager
+    async def lifespan(_app: Litestar) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            runtime.lifecycle.draining = True
+            if log is not None:
+                log.flush()
+
+    return lifespan

@@ -1,0 +1,89 @@
+"""What a handler needs of its request and of the process, without the framework's costlier views of it."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from litestar import Request
+from msgspec import Struct
+
+from tonnage.api.answers import Answer, not_modified
+from tonnage.api.bodies import whole_body
+from tonnage.api.decoding import require_json
+from tonnage.api.settings import Settings
+from tonnage.api.sizing import Desk
+from tonnage.api.telemetry import Telemetry
+
+
+class Lifecycle:
+    """Whether the process is on its way out, and how much it still does."""
+
+    def __init__(self) -> None:
+        self.draining = False
+        self.in_flight = 0
+
+
+class Runtime(Struct, frozen=True, kw_only=True):
+    """The parts of one running application."""
+
+    settings: Settings
+    telemetry: Telemetry
+    desk: Desk
+    lifecycle: Lifecycle
+
+
+class Context:
+    """One request."""
+
+    __slots__ = ("accept", "headers", "query", "receive", "runtime", "scope")
+
+    def __init__(self, scope: Mapping[str, Any], receive: Callable[[], Awaitable[Any]]) -> None:
+        state = scope["state"]
+        self.scope = scope
+        self.receive = receive
+        self.runtime: Runtime = state["runtime"]
+        self.headers: dict[bytes, bytes] = state["headers"]
+        self.accept = self.headers.get(b"accept")
+        self.query: bytes = scope["query_string"]
+
+    @property
+    def desk(self) -> Desk:
+        """Where questions are answered."""
+        return self.runtime.desk
+
+    async def json_body(self) -> bytes:
+        """The body, once its type and size are fine."""
+        require_json(self.headers.get(b"content-type"), self.headers.get(b"content-encoding"))
+        return await whole_body(self.headers, self.receive, self.runtime.settings.body_limit_bytes)
+
+    def cacheable(self, answer: Answer, version: str, max_age: int = 0) -> Answer:
+        """The answer with its ETag, or the 304 when the caller has it already."""
+        kind = answer.headers[0][1].partition(b";")[0].rpartition(b"/")[2]
+        etag = b'"%s-%s"' % (version.removeprefix("sha256:")[:32].encode(), kind)
+        age = b"public, max-age=%d" % max_age if max_age else b"no-cache"
+        headers = ((b"etag", etag), (b"cache-control", age), (b"vary", b"accept"))
+        if matches(self.headers.get(b"if-none-match"), etag):
+            return not_modified(*headers)
+        return answer.with_headers(*headers)
+
+
+def context_of(request: Request[Any, Any, Any]) -> Context:
+    """The request as handlers use it."""
+    return Context(request.scope, request.receive)
+
+
+def matches(if_none_match: bytes | None, etag: bytes) -> bool:
+    """
+    Whether the caller already has a representation (RFC 9110, 13.1.2: weak comparison).
+
+    Args:
+        if_none_match: Header as sent, None when absent.
+        etag: Of the current representation, with its quotes.
+
+    Returns:
+        True for `*` and for a list that holds the tag.
+    """
+    if if_none_match is None:
+        return False
+    if if_none_match in (etag, b"*"):
+        return True
+    return etag in (tag.strip().removeprefix(b"W/") for tag in if_none_match.split(b","))

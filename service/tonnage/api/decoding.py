@@ -1,0 +1,221 @@
+"""
+Request bodies into Structs, strictly.
+
+Strings are never numbers, unknown fields are refused, an integral float is an integer (JSON Schema's rule). The
+happy path is one call of msgspec; everything that explains a refusal happens only once something is wrong.
+"""
+
+import difflib
+import re
+import types
+import typing
+from collections.abc import Sequence
+from typing import Any, Generic, TypeVar, get_args, get_origin
+
+import msgspec
+from msgspec import Struct
+
+from tonnage.api.problems import INVALID, MALFORMED, UNSUPPORTED_MEDIA_TYPE, FieldError, ProblemError
+
+T = TypeVar("T")
+
+MAX_DEPTH = 64
+"""Nesting of a body. [levels]"""
+_EXACT_FLOAT = 2**53
+
+_PATH = re.compile(r"^(?P<detail>.*?)(?: - at (?P<key>`key` in )?`\$(?P<path>.*)`)?$", re.DOTALL)
+_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
+_UNKNOWN_FIELD = re.compile(r"^Object contains unknown field `(.*)`$", re.DOTALL)
+_MISSING_FIELD = re.compile(r"^Object missing required field `(.*)`$", re.DOTALL)
+_BAD_ENUM = re.compile(r"^Invalid (?:enum )?value '(.*)'$", re.DOTALL)
+
+_FREE_FORM = frozenset({"config", "gguf"})
+"""Fields that hold another tool's JSON verbatim: floats stay floats there."""
+
+
+class BodyDecoder(Generic[T]):
+    """Decoder of one Struct that answers with problem documents."""
+
+    def __init__(self, struct: type[T]) -> None:
+        self.struct = struct
+        self._decode = msgspec.json.Decoder(struct).decode
+
+    def __call__(self, body: bytes) -> T:
+        """
+        The Struct that a body holds.
+
+        Args:
+            body: JSON text.
+
+        Returns:
+            Checked value.
+
+        Raises:
+            ProblemError: 400 when it is not JSON, 422 when it breaks the contract.
+        """
+        try:
+            value = self._decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            return self._again(body, error)
+        if body.count(b"[") + body.count(b"{") > MAX_DEPTH:
+            _refuse_depth(untyped(body))
+        return value
+
+    def _again(self, body: bytes, first: Exception) -> T:
+        """Second look at a refused body: not JSON at all, an integral float, or a breach to explain."""
+        raw = untyped(body)
+        _refuse_depth(raw)
+        if "got `float`" in str(first):
+            try:
+                return msgspec.convert(_integers(raw), self.struct)
+            except msgspec.ValidationError as error:
+                raise explained(error, self.struct) from error
+        raise explained(first, self.struct) from first
+
+
+def untyped(body: bytes) -> Any:
+    """Plain JSON value of a body, or the 400 that says why there is none."""
+    try:
+        return msgspec.json.decode(body)
+    except RecursionError as error:
+        raise ProblemError(MALFORMED, f"nested deeper than {MAX_DEPTH} levels") from error
+    except msgspec.ValidationError as error:
+        raise ProblemError(INVALID, str(error), errors=[FieldError("", str(error))]) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        detail = "the body is empty" if not body.strip() else str(error)
+        raise ProblemError(MALFORMED, detail) from error
+
+
+def require_json(content_type: bytes | None, content_encoding: bytes | None) -> None:
+    """Refuse a body that is not plain JSON; the answer names what is read."""
+    if content_encoding is not None and content_encoding.strip().lower() not in (b"", b"identity"):
+        detail = f"content encoding {content_encoding.decode('latin-1')!r} is not read; send the body as it is"
+        raise ProblemError(UNSUPPORTED_MEDIA_TYPE, detail, headers=[(b"accept-encoding", b"identity")])
+    kind = b"" if content_type is None else content_type.partition(b";")[0].strip().lower()
+    if kind != b"application/json" or not _is_utf8(content_type or b""):
+        shown = (content_type or b"none").decode("latin-1")
+        detail = f"content type {shown!r} is not read; send application/json in UTF-8"
+        raise ProblemError(UNSUPPORTED_MEDIA_TYPE, detail, headers=[(b"accept-post", b"application/json")])
+
+
+def _is_utf8(content_type: bytes) -> bool:
+    _, found, charset = content_type.lower().partition(b"charset=")
+    return not found or charset.strip(b' "').startswith((b"utf-8", b"utf8"))
+
+
+def _refuse_depth(value: Any) -> None:
+    level, depth = [value], 0
+    while level:
+        if depth > MAX_DEPTH:
+            raise ProblemError(MALFORMED, f"nested deeper than {MAX_DEPTH} levels")
+        level = [
+            child
+            for node in level
+            for child in (node.values() if isinstance(node, dict) else node)
+            if isinstance(child, (dict, list))
+        ]
+        depth += 1
+
+
+def _integers(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: child if key in _FREE_FORM else _integers(child) for key, child in value.items()}
+    if isinstance(value, list):
+        return [_integers(child) for child in value]
+    if isinstance(value, float) and value.is_integer() and abs(value) < _EXACT_FLOAT:
+        return int(value)
+    return value
+
+
+def explained(error: Exception, struct: Any) -> ProblemError:
+    """
+    The 422 for a value that msgspec refused.
+
+    Args:
+        error: msgspec's ValidationError; its text ends in the path.
+        struct: Type the value was meant for; gives the names that a typo may have meant.
+
+    Returns:
+        Problem with a JSON pointer and near names.
+    """
+    match = _PATH.match(str(error))
+    detail, path = (match["detail"], match["path"] or "") if match else (str(error), "")
+    steps = [name or index for name, index in _STEP.findall(path)]
+    wrong = _UNKNOWN_FIELD.match(detail)
+    missing = _MISSING_FIELD.match(detail)
+    enum = _BAD_ENUM.match(detail)
+    close: list[str] = []
+    if wrong:
+        close = _near(wrong[1], field_names(struct, steps))
+        detail = f"unknown field {wrong[1]!r}"
+        steps = [*steps, wrong[1]]
+    elif missing:
+        detail = f"required field {missing[1]!r} is missing"
+        steps = [*steps, missing[1]]
+    elif enum:
+        known = choices(struct, steps)
+        close = _near(enum[1], known)
+        detail = f"{enum[1]!r} is not one of {', '.join(known)}"
+    if close:
+        detail += f"; did you mean {', '.join(close)}?"
+    pointer = "".join(f"/{escape(step)}" for step in steps if step != "...")
+    field = FieldError(pointer, detail, close or msgspec.UNSET)
+    return ProblemError(INVALID, f"{pointer or 'the request'}: {detail}", errors=[field])
+
+
+def escape(step: str) -> str:
+    """One step of a JSON pointer (RFC 6901)."""
+    return step.replace("~", "~0").replace("/", "~1")
+
+
+def _near(name: str, known: Sequence[str]) -> list[str]:
+    return difflib.get_close_matches(name, known, n=3, cutoff=0.6)
+
+
+def field_names(struct: Any, steps: Sequence[str]) -> list[str]:
+    """Fields of the Structs that may stand at a path."""
+    found = {f.encode_name for s in _structs_at(struct, steps) for f in msgspec.structs.fields(s)}
+    tags = {s.__struct_config__.tag_field for s in _structs_at(struct, steps)}
+    return sorted(found | {tag for tag in tags if tag is not None})
+
+
+def choices(struct: Any, steps: Sequence[str]) -> list[str]:
+    """Values that a Literal or a tag at a path allows."""
+    if not steps:
+        return []
+    found: set[str] = set()
+    for owner in _structs_at(struct, steps[:-1]):
+        config = owner.__struct_config__
+        if config.tag_field == steps[-1]:
+            found.add(str(config.tag))
+        for field in msgspec.structs.fields(owner):
+            if field.encode_name == steps[-1]:
+                found.update(
+                    str(v)
+                    for part in _members(field.type)
+                    if get_origin(part) is typing.Literal
+                    for v in get_args(part)
+                )
+    return sorted(found)
+
+
+def _structs_at(struct: Any, steps: Sequence[str]) -> list[type[Struct]]:
+    here = list(_members(struct))
+    for step in steps:
+        following: list[Any] = []
+        for part in here:
+            if isinstance(part, type) and issubclass(part, Struct):
+                following += [f.type for f in msgspec.structs.fields(part) if f.encode_name == step]
+            else:
+                following += get_args(part)[-1:]
+        here = [member for kind in following for member in _members(kind)]
+    return [part for part in here if isinstance(part, type) and issubclass(part, Struct)]
+
+
+def _members(kind: Any) -> list[Any]:
+    """Parts of a union, without annotations."""
+    if get_origin(kind) is typing.Annotated:
+        return _members(get_args(kind)[0])
+    if get_origin(kind) in (typing.Union, types.UnionType):
+        return [member for part in get_args(kind) for member in _members(part)]
+    return [kind]

@@ -1,0 +1,5 @@
+"""/openapi.json and /docs."""
+
+from typing import Any
+
+HANDLERS: list[Any] = []

@@ -1,0 +1,210 @@
+"""
+What surrounds every request: id, deadline, cap on requests in flight, security headers, metrics, access log.
+
+One ASGI wrapper, because stacked middlewares cost more and would not see what escapes the framework.
+"""
+
+import asyncio
+import itertools
+import logging
+import re
+import secrets
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tonnage.api import problems
+from tonnage.api.answers import problem_answer, request_headers
+from tonnage.api.context import Runtime
+from tonnage.api.telemetry import AccessLog, timestamp
+from tonnage.errors import SizingError
+
+logger = logging.getLogger("tonnage")
+
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+_FLUSH_SECONDS = 0.2
+_ALWAYS_SERVED = frozenset({"/healthz", "/readyz", "/metrics"})
+ANY_METHOD = "ANY"
+_ASKED_AS = {"HEAD": "GET", "OPTIONS": ANY_METHOD}
+"""The framework answers HEAD with 405 and knows only some methods of a path; a method it cannot know names them all."""
+_STATIC_HEADERS = [
+    (b"api-version", b"1"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-frame-options", b"DENY"),
+]
+_CSP = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
+_NO_STORE = (b"cache-control", b"no-store")
+
+Gate = Callable[[Any, dict[bytes, bytes]], list[tuple[bytes, bytes]]]
+"""Refuses a request by raising ProblemError, else gives headers for its answer."""
+
+
+def open_gate(_scope: Any, _headers: dict[bytes, bytes]) -> list[tuple[bytes, bytes]]:
+    """Let everyone in."""
+    return []
+
+
+class Envelope:
+    """The application as the server sees it."""
+
+    def __init__(self, app: Any, runtime: Runtime, log: AccessLog | None, gate: Gate = open_gate) -> None:
+        self.app = app
+        self.runtime = runtime
+        self.telemetry = runtime.telemetry
+        self.gate = gate
+        self._lifecycle = runtime.lifecycle
+        self._log = log
+        self._cap = runtime.settings.max_in_flight
+        self._deadline = runtime.settings.deadline_seconds
+        self._prefix = secrets.token_hex(6)
+        self._numbers = itertools.count(1)
+        self.telemetry.in_flight.set_function(lambda: self._lifecycle.in_flight)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Serve one connection scope."""
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self.app(scope, receive, send)
+            return
+        exchange = _Exchange(self, scope, send)
+        self._lifecycle.in_flight += 1
+        try:
+            await self._serve(exchange, receive)
+        finally:
+            self._lifecycle.in_flight -= 1
+            self._record(exchange)
+
+    async def _serve(self, exchange: "_Exchange", receive: Any) -> None:
+        try:
+            if self._lifecycle.in_flight > self._cap and exchange.path not in _ALWAYS_SERVED:
+                self.telemetry.refused.labels("overload").inc()
+                raise problems.ProblemError(
+                    problems.OVERLOADED, f"{self._cap} requests are in flight", headers=[(b"retry-after", b"1")]
+                )
+            exchange.extra = self.gate(exchange.scope, exchange.headers)
+            async with asyncio.timeout(self._deadline) as deadline:
+                exchange.scope["state"]["deadline"] = deadline
+                await self.app(exchange.scope, receive, exchange.send)
+        except Exception as error:  # the last resort: nothing may reach the server
+            await self._fail(exchange, error)
+
+    async def _fail(self, exchange: "_Exchange", error: Exception) -> None:
+        """Answer with a problem if nothing was sent, else leave the response broken off."""
+        problem = as_problem(error)
+        if problem.kind is problems.INTERNAL:
+            logger.error("request %s failed", exchange.request_id.decode(), exc_info=error)
+        if exchange.status:
+            raise error
+        await problem_answer(problem, exchange.path)(exchange.scope, _nothing, exchange.send)
+
+    def _record(self, exchange: "_Exchange") -> None:
+        seconds = time.perf_counter() - exchange.started
+        route = exchange.scope.get("path_template") or "unmatched"
+        self.telemetry.request(route, exchange.method, exchange.status, seconds)
+        if self._log is not None and self._log.line(exchange.fields(route, seconds)):
+            asyncio.get_running_loop().call_later(_FLUSH_SECONDS, self._log.flush)
+
+    def request_id(self, given: bytes | None) -> bytes:
+        """The caller's id when it is harmless, else a new one."""
+        if given is not None and _REQUEST_ID.fullmatch(given):
+            return given
+        return b"%s-%x" % (self._prefix.encode(), next(self._numbers))
+
+
+class _Exchange:
+    """One request and its response as they pass through."""
+
+    __slots__ = (
+        "_send", "extra", "headers", "method", "path", "request_id", "scope", "sent_bytes", "started", "status",
+    )  # fmt: skip
+
+    def __init__(self, envelope: Envelope, scope: Any, send: Any) -> None:
+        self.started = time.perf_counter()
+        self.method: str = scope["method"]
+        self.path: str = scope["path"]
+        self.scope: Any = {**scope, "method": _ASKED_AS[self.method]} if self.method in _ASKED_AS else scope
+        self.headers = request_headers(scope)
+        self.request_id = envelope.request_id(self.headers.get(b"x-request-id"))
+        self.status = 0
+        self.sent_bytes = 0
+        self.extra: list[tuple[bytes, bytes]] = []
+        self._send = send
+        state = self.scope.setdefault("state", {})
+        state["headers"] = self.headers
+        state["runtime"] = envelope.runtime
+
+    async def send(self, message: Any) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = [*message["headers"], (b"x-request-id", self.request_id), *_STATIC_HEADERS, *self.extra]
+            names = {name for name, _ in message["headers"]}
+            if b"content-security-policy" not in names:
+                headers.append(_CSP)
+            if b"cache-control" not in names:
+                headers.append(_NO_STORE)
+            message["headers"] = headers
+        else:
+            body = message.get("body", b"")
+            self.sent_bytes += len(body)
+            if self.method == "HEAD":
+                message["body"] = b""
+        await self._send(message)
+
+    def fields(self, route: str, seconds: float) -> dict[str, Any]:
+        """What the access log says; no query, body or key."""
+        state = self.scope["state"]
+        return {
+            "time": timestamp(time.time()),
+            "level": "info",
+            "message": "request",
+            "request_id": self.request_id.decode(),
+            "method": self.method,
+            "route": route,
+            "path": self.path[:200],
+            "status": self.status,
+            "duration_ms": round(seconds * 1000, 3),
+            "bytes": self.sent_bytes,
+            "client": (self.scope.get("client") or ("",))[0],
+            "key": state.get("key_name"),
+        }
+
+
+def as_problem(error: Exception) -> problems.ProblemError:
+    """The problem that any exception is; what nobody foresaw is a 500 without its text."""
+    if isinstance(error, problems.ProblemError):
+        return error
+    if isinstance(error, SizingError):
+        return problems.of_sizing_error(error)
+    if isinstance(error, TimeoutError):
+        return problems.ProblemError(
+            problems.DEADLINE, "the request did not finish in time", headers=[(b"retry-after", b"1")]
+        )
+    status = getattr(error, "status_code", 500)
+    kind = problems.BY_STATUS.get(status, problems.INTERNAL)
+    if kind is problems.INTERNAL:
+        return problems.ProblemError(kind, "an error that nobody foresaw; the log has it under the request id")
+    return problems.ProblemError(kind, _detail(error, kind), headers=_allow(error))
+
+
+def _detail(error: Exception, kind: problems.Kind) -> str:
+    if kind is problems.METHOD_NOT_ALLOWED:
+        return "see the Allow header for the methods this path knows"
+    if kind is problems.NOT_FOUND:
+        return "no such path; GET /openapi.json lists them"
+    return str(getattr(error, "detail", "")) or kind.title
+
+
+def _allow(error: Exception) -> list[tuple[bytes, bytes]]:
+    """Allow header of a 405: what the framework says, with HEAD where GET is."""
+    given = {name.lower(): value for name, value in (getattr(error, "headers", None) or {}).items()}
+    if "allow" not in given:
+        return []
+    methods = {method.strip() for method in given["allow"].split(",")}
+    if "GET" in methods:
+        methods.add("HEAD")
+    return [(b"allow", ", ".join(sorted(methods)).encode())]
+
+
+async def _nothing() -> Any:
+    return {"type": "http.disconnect"}

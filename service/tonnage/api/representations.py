@@ -1,0 +1,66 @@
+"""
+An answer in the media type a caller asked for.
+
+JSON and MessagePack are made here; what people read is made by `tonnage.render`, one function per answer.
+"""
+
+import importlib
+import importlib.util
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from tonnage.api.answers import Answer, content_type, msgpack_answer
+from tonnage.api.negotiation import JSON, MARKDOWN, MSGPACK, SVG, TEXT
+
+_RENDERERS = {TEXT: "table", SVG: "svg", MARKDOWN: "markdown"}
+
+encode_json = msgspec.json.Encoder().encode
+
+
+@cache
+def renderer(media_type: str, subject: str) -> Callable[[Any], str] | None:
+    """
+    The function that writes one kind of answer in one media type.
+
+    Args:
+        media_type: One of those that people read.
+        subject: "estimate" or "fit".
+
+    Returns:
+        Function from the answer to text, None when there is none.
+    """
+    name = f"tonnage.render.{_RENDERERS[media_type]}"
+    if importlib.util.find_spec(name) is None:
+        return None
+    found: Callable[[Any], str] | None = getattr(importlib.import_module(name), subject, None)
+    return found
+
+
+@cache
+def offers(subject: str) -> tuple[str, ...]:
+    """Media types that one kind of answer can be had in, the default first."""
+    return (JSON, MSGPACK, *(media_type for media_type in _RENDERERS if renderer(media_type, subject)))
+
+
+def answer_in(media_type: str, subject: str, value: Any) -> Answer:
+    """
+    The answer a caller gets.
+
+    Args:
+        media_type: One of `offers(subject)`.
+        subject: "estimate" or "fit".
+        value: The answer itself.
+
+    Returns:
+        Response in that media type.
+    """
+    if media_type == JSON:
+        return Answer(encode_json(value))
+    if media_type == MSGPACK:
+        return msgpack_answer(value)
+    write = renderer(media_type, subject)
+    assert write is not None  # noqa: S101  (offers() lists only those that exist)
+    return Answer(write(value).encode(), content_type(media_type))

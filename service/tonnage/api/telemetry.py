@@ -1,0 +1,152 @@
+"""
+Metrics and the access log.
+
+Label values are bounded: routes are templates, methods and statuses are fixed sets, models and GPUs never appear.
+"""
+
+import logging
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+import msgspec
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import generate_latest
+
+_METHODS = frozenset({"GET", "HEAD", "POST", "OPTIONS", "PUT", "PATCH", "DELETE"})
+_LATENCY = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_COMPUTATION = (0.00002, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0)
+
+
+class Telemetry:
+    """All metrics of one application; each application has its own registry."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        self.requests = Counter("tonnage_http_requests", "Requests.", ["route", "method", "status"], registry=registry)
+        self.duration = Histogram(
+            "tonnage_http_request_duration_seconds",
+            "Time to the last byte.",
+            ["route"],
+            registry=registry,
+            buckets=_LATENCY,
+        )
+        self.in_flight = Gauge("tonnage_http_in_flight", "Requests being served.", registry=registry)
+        self.estimate_seconds = Histogram(
+            "tonnage_estimate_seconds", "Computation of one estimate.", registry=registry, buckets=_COMPUTATION
+        )
+        self.fit_seconds = Histogram(
+            "tonnage_fit_seconds", "Computation of one fit.", registry=registry, buckets=_COMPUTATION
+        )
+        self.verdicts = Counter("tonnage_verdicts", "Answers by verdict.", ["endpoint", "verdict"], registry=registry)
+        self.cache_requests = Counter(
+            "tonnage_cache_requests", "Cache look-ups.", ["level", "outcome"], registry=registry
+        )
+        self.catalog_info = Gauge(
+            "tonnage_catalog_info", "Version of the catalogue in use.", ["version", "source"], registry=registry
+        )
+        self.catalog_loaded = Gauge(
+            "tonnage_catalog_loaded_timestamp_seconds", "When the catalogue in use was loaded.", registry=registry
+        )
+        self.catalog_age = Gauge(
+            "tonnage_catalog_age_seconds", "Time since the catalogue in use was last found current.", registry=registry
+        )
+        self.catalog_errors = Counter(
+            "tonnage_catalog_reload_errors", "Reloads that failed; the old catalogue stayed.", registry=registry
+        )
+        self.redis_breaker = Gauge(
+            "tonnage_redis_breaker_open", "1 while Redis is left alone after failures.", registry=registry
+        )
+        self.refused = Counter("tonnage_refused", "Requests refused before work.", ["reason"], registry=registry)
+        self.log_errors = Counter(
+            "tonnage_log_errors", "Access log lines that could not be written.", registry=registry
+        )
+        self._request_children: dict[tuple[str, str, int], Callable[[], None]] = {}
+        self._duration_children: dict[str, Callable[[float], None]] = {}
+
+    def request(self, route: str, method: str, status: int, seconds: float) -> None:
+        """Count one finished request."""
+        key = (route, method, status)
+        count = self._request_children.get(key)
+        if count is None:
+            bounded = method if method in _METHODS else "other"
+            count = self._request_children[key] = self.requests.labels(route, bounded, status).inc
+        count()
+        observe = self._duration_children.get(route)
+        if observe is None:
+            observe = self._duration_children[route] = self.duration.labels(route).observe
+        observe(seconds)
+
+    def verdict(self, endpoint: str, verdict: str) -> None:
+        """Count one answer by what it says."""
+        self.verdicts.labels(endpoint, verdict).inc()
+
+    def catalog_in_use(self, version: str, source: str) -> None:
+        """Show which catalogue answers from now on."""
+        self.catalog_info.clear()
+        self.catalog_info.labels(version, source).set(1)
+        self.catalog_loaded.set_to_current_time()
+
+    def cache(self, level: str, outcome: str) -> None:
+        """Count one cache look-up: hit, miss or error, by level."""
+        self.cache_requests.labels(level, outcome).inc()
+
+    def exposition(self) -> bytes:
+        """Text that Prometheus reads."""
+        return generate_latest(self.registry)
+
+
+class AccessLog:
+    """One JSON line per request, written in batches; a full disk costs lines, never requests."""
+
+    FLUSH_BYTES = 32_768
+
+    def __init__(self, telemetry: Telemetry, stream: BinaryIO | None = None) -> None:
+        self._telemetry = telemetry
+        self._stream = stream
+        self._buffer = bytearray()
+        self._encode_into = msgspec.json.Encoder().encode_into
+
+    def line(self, fields: dict[str, Any]) -> bool:
+        """Take one line; True when it is the first since the last flush, so that the caller arranges one."""
+        first = not self._buffer
+        self._encode_into(fields, self._buffer, len(self._buffer))
+        self._buffer += b"\n"
+        if len(self._buffer) >= self.FLUSH_BYTES:
+            self.flush()
+        return first
+
+    def flush(self) -> None:
+        """Write what has gathered."""
+        if not self._buffer:
+            return
+        lines, self._buffer = self._buffer, bytearray()
+        try:
+            stream = self._stream or sys.stdout.buffer
+            stream.write(lines)
+            stream.flush()
+        except (OSError, ValueError):
+            self._telemetry.log_errors.inc(lines.count(b"\n"))
+
+
+class JsonLines(logging.Formatter):
+    """Other log lines in the same form as the access log."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One JSON object per record, with the traceback as a field."""
+        fields: dict[str, Any] = {
+            "time": timestamp(record.created),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            fields["exception"] = self.formatException(record.exc_info)
+        return msgspec.json.encode(fields).decode()
+
+
+def timestamp(seconds: float) -> str:
+    """UTC time of a log line, to the millisecond."""
+    whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+    return f"{whole}.{int(seconds * 1000) % 1000:03d}Z"
