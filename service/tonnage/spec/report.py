@@ -61,6 +61,9 @@ class MemoryItem(Struct, frozen=True, kw_only=True):
     detail: str = ""
     counter: Counter = "allocated"
     """The innermost counter that sees it: allocated is inside reserved is inside device."""
+    inside_budget: bool = False
+    """Counted inside the fraction a pre-allocating engine claims. Once the pool is claimed the inside items and the pool
+    add up to the claim whatever each one is, so assemble gives that sum no band of its own."""
 
 
 class Counters(Struct, frozen=True):

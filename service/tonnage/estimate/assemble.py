@@ -1,0 +1,257 @@
+"""
+An account becomes an answer: totals by counter, the peak, what is required, the verdict.
+
+Nothing here knows an engine. Items of one phase add up; phases are compared, never added. Independent
+bands add as the root of their squares, so that a sum of many small uncertainties stays narrow enough to
+decide on.
+"""
+
+from collections.abc import Iterable
+from math import isqrt
+
+from tonnage.estimate.identity import digest, model_report, versions
+from tonnage.estimate.rules import rules_of_thumb
+from tonnage.spec.card import Measurement
+from tonnage.spec.report import (
+    VERDICT_ORDER,
+    Account,
+    Amount,
+    Capacity,
+    Counters,
+    Estimate,
+    Finding,
+    GpuLoad,
+    GpuReport,
+    Host,
+    Measured,
+    MemoryItem,
+    Peak,
+    Phase,
+    Verdict,
+    exactly,
+)
+from tonnage.spec.workload import Workload
+from tonnage.units import format_size, parse_size
+
+_NO_HOST = Host(memory=exactly(0), disk_bytes=0)
+
+
+def assemble(workload: Workload, account: Account) -> Estimate:
+    """
+    The answer of /estimate from one account.
+
+    Args:
+        workload: Resolved card.
+        account: What its engine or framework makes of it.
+
+    Returns:
+        The estimate, complete but for `diagnosis`.
+    """
+    claimed = account.claimed_bytes is not None
+    gpus = tuple(_gpu_report(load, claimed) for load in account.loads)
+    worst = max(range(len(gpus)), key=lambda i: gpus[i].peak.device.expected)
+    needs = [_needed(load, report, claimed) for load, report in zip(account.loads, gpus, strict=True)]
+    derived = max(needs, key=lambda a: a.expected)
+    reserve = workload.reserve_bytes + int(workload.reserve_fraction * derived.expected)
+    required = Amount(derived.low + reserve, derived.expected + reserve, derived.high + reserve)
+    capacity = _capacity(workload)
+    reasons = _reasons(required, gpus[worst].peak.device if claimed else None, capacity, account.findings)
+    if reserve:
+        gpus = tuple(_with_reserve(report, reserve) for report in gpus)
+    return Estimate(
+        model=model_report(workload, account.trainable_parameters),
+        peak=gpus[worst].peak,
+        required=required,
+        claimed_bytes=account.claimed_bytes,
+        phases=gpus[worst].phases,
+        gpus=gpus,
+        kv_cache=account.kv_cache,
+        capacity=capacity,
+        headroom=_headroom(capacity, required),
+        verdict=_verdict(reasons) if capacity is not None else None,
+        reasons=reasons,
+        host=account.host or _NO_HOST,
+        reserve_bytes=reserve,
+        rules_of_thumb=rules_of_thumb(workload, account.trainable_parameters),
+        assumptions=workload.assumptions + account.assumptions,
+        unknowns=account.unknowns,
+        invalidated_by=account.invalidated_by,
+        measured=tuple(_measured(m, gpus[worst]) for m in workload.measurements),
+        diagnosis=None,
+        versions=versions(workload.catalog_version),
+        digest=digest(workload),
+    )
+
+
+def total(items: Iterable[MemoryItem], *, claimed: bool = False) -> Counters:
+    """
+    Sum of the items of one moment by counter.
+
+    Args:
+        items: Items alive together.
+        claimed: Whether the engine's pool is among them: inside its budget only the sum is certain.
+
+    Returns:
+        Allocated, reserved and device totals; bands combine as independent ones do.
+    """
+    sums = [0, 0, 0]
+    below = [0, 0, 0]
+    above = [0, 0, 0]
+    for item in items:
+        amount = item.bytes
+        counter = item.counter
+        at = 0 if counter == "allocated" else 1 if counter == "reserved" else 2
+        sums[at] += amount.expected
+        if not (claimed and item.inside_budget):
+            below[at] += (amount.expected - amount.low) ** 2
+            above[at] += (amount.high - amount.expected) ** 2
+    allocated = _banded(sums[0], below[0], above[0])
+    if not (sums[1] or sums[2] or above[1] or above[2]):
+        return Counters(allocated, allocated, allocated)
+    reserved = _banded(sums[0] + sums[1], below[0] + below[1], above[0] + above[1])
+    device = _banded(sum(sums), sum(below), sum(above))
+    return Counters(allocated, reserved, device)
+
+
+def _banded(expected: int, below_squared: int, above_squared: int) -> Amount:
+    return Amount(max(0, expected - isqrt(below_squared)), expected, expected + isqrt(above_squared))
+
+
+def _is_pool(items: tuple[MemoryItem, ...]) -> bool:
+    return any(item.component == "kv_cache" and item.inside_budget for item in items)
+
+
+def _gpu_report(load: GpuLoad, claimed: bool) -> GpuReport:
+    phases = tuple(
+        Phase(phase=p.phase, total=total(p.items, claimed=claimed and _is_pool(p.items)), items=p.items)
+        for p in load.phases
+    )
+    at = max(phases, key=lambda p: p.total.device.expected)
+    peak = Peak(
+        phase=at.phase,
+        gpu_index=load.ranks[0],
+        allocated=max((p.total.allocated for p in phases), key=lambda a: a.expected),
+        reserved=max((p.total.reserved for p in phases), key=lambda a: a.expected),
+        device=at.total.device,
+    )
+    return GpuReport(ranks=load.ranks, stage=load.stage, peak=peak, items=largest_items(phases), phases=phases)
+
+
+def largest_items(phases: Iterable[Phase]) -> tuple[MemoryItem, ...]:
+    """Each component's largest item over the phases; of one component all items of its largest phase."""
+    best: dict[str, tuple[int, list[MemoryItem]]] = {}
+    for phase in phases:
+        by_component: dict[str, list[MemoryItem]] = {}
+        for item in phase.items:
+            by_component.setdefault(item.component, []).append(item)
+        for component, items in by_component.items():
+            size = sum(i.bytes.expected for i in items)
+            if component not in best or size > best[component][0]:
+                best[component] = (size, items)
+    return tuple(item for _, items in best.values() for item in items)
+
+
+def _needed(load: GpuLoad, report: GpuReport, claimed: bool) -> Amount:
+    """Device peak with the claimed pool replaced by what the demand needs of it."""
+    if load.demand_kv is None or not claimed:
+        return report.peak.device
+    return max((_without_pool(p, load.demand_kv) for p in report.phases), key=lambda a: a.expected)
+
+
+def _without_pool(phase: Phase, demand: Amount) -> Amount:
+    if not _is_pool(phase.items):
+        return phase.total.device
+    rest = total([i for i in phase.items if i.component != "kv_cache" or not i.inside_budget]).device
+    spread_below = (rest.expected - rest.low) ** 2 + (demand.expected - demand.low) ** 2
+    spread_above = (rest.high - rest.expected) ** 2 + (demand.high - demand.expected) ** 2
+    return _banded(rest.expected + demand.expected, spread_below, spread_above)
+
+
+def _capacity(workload: Workload) -> Capacity | None:
+    gpu = workload.gpu
+    if gpu is None:
+        return None
+    return Capacity(
+        nominal_bytes=gpu.memory_nominal_bytes,
+        usable_bytes=gpu.memory_usable_bytes,
+        source=gpu.source,
+        confidence=gpu.usable_confidence,
+    )
+
+
+def _headroom(capacity: Capacity | None, required: Amount) -> Amount | None:
+    if capacity is None:
+        return None
+    usable = capacity.usable_bytes
+    return Amount(usable - required.high, usable - required.expected, usable - required.low)
+
+
+def compare(amount: Amount, usable: int) -> Verdict:
+    """met: even the high end fits; excluded: even the low end does not; else it needs confirmation."""
+    if amount.high <= usable:
+        return "met"
+    return "excluded" if amount.low > usable else "needs_confirmation"
+
+
+def _reasons(
+    required: Amount, claim: Amount | None, capacity: Capacity | None, findings: tuple[Finding, ...]
+) -> tuple[Finding, ...]:
+    if capacity is None:
+        return findings
+    usable = capacity.usable_bytes
+    reasons = [_capacity_finding("required", required, usable)]
+    if claim is not None and (status := compare(claim, usable)) != "met":
+        reasons.append(_capacity_finding("the engine's claim and what it takes outside it", claim, usable, status))
+    return tuple(reasons) + findings
+
+
+def _capacity_finding(what: str, amount: Amount, usable: int, status: Verdict | None = None) -> Finding:
+    status = status or compare(amount, usable)
+    relation = {"met": "fits", "excluded": "exceeds", "needs_confirmation": "may exceed"}[status]
+    band = f"{format_size(amount.low)} to {format_size(amount.high)}"
+    return Finding(status=status, reason=f"{what}: {band} {relation} {format_size(usable)} usable", field="/placement/gpu")
+
+
+def _verdict(reasons: tuple[Finding, ...]) -> Verdict:
+    return max((r.status for r in reasons), key=VERDICT_ORDER.__getitem__)
+
+
+def _with_reserve(report: GpuReport, reserve: int) -> GpuReport:
+    item = MemoryItem(
+        component="user_reserve",
+        bytes=exactly(reserve),
+        basis="user",
+        law="reserve",
+        source="request: /reserve",
+        detail="the caller's own reserve: in `required`, never in `peak`",
+        counter="device",
+    )
+    return GpuReport(
+        ranks=report.ranks, stage=report.stage, peak=report.peak, items=(*report.items, item), phases=report.phases
+    )
+
+
+def _measured(measurement: Measurement, worst: GpuReport) -> Measured:
+    peak_bytes = parse_size(measurement.peak_bytes)
+    estimated = _by_counter(worst, measurement)
+    agrees = estimated.low <= peak_bytes <= estimated.high
+    where = measurement.phase or "peak"
+    difference = format_size(peak_bytes - estimated.expected)
+    note = "inside the band" if agrees else f"{difference} from the expected {measurement.counter} of {where}, outside the band"
+    return Measured(
+        phase=measurement.phase,
+        counter=measurement.counter,
+        measured_bytes=peak_bytes,
+        estimated=estimated,
+        agrees=agrees,
+        note=note,
+    )
+
+
+def _by_counter(worst: GpuReport, measurement: Measurement) -> Amount:
+    for phase in worst.phases:
+        if phase.phase == measurement.phase:
+            found: Amount = getattr(phase.total, measurement.counter)
+            return found
+    peak: Amount = getattr(worst.peak, measurement.counter)
+    return peak

@@ -1,0 +1,65 @@
+"""What identifies an answer: the model as counted, the versions, the digest."""
+
+import hashlib
+from functools import lru_cache
+
+import msgspec
+
+from tonnage.architecture import describe_layers, parameters_by_component
+from tonnage.spec.model import Model
+from tonnage.spec.report import ModelReport, ParameterReport, Versions
+from tonnage.spec.workload import Workload
+from tonnage.version import METHOD_VERSION, __version__
+
+_encode_card = msgspec.json.Encoder(order="deterministic").encode
+_reports: dict[tuple[int, int | None], tuple[Model, ModelReport]] = {}
+_MOST_REPORTS = 4096
+
+
+@lru_cache(maxsize=64)
+def versions(catalog_version: str) -> Versions:
+    """Versions of service, catalogue and method."""
+    return Versions(service=__version__, catalog=catalog_version, method=METHOD_VERSION)
+
+
+def digest(workload: Workload) -> str:
+    """
+    Fingerprint of a question and of everything that answers it.
+
+    Returns:
+        "sha256:" and the hash of the card as understood and of the versions: equal on every replica and Python version.
+    """
+    text = _encode_card(workload.card)
+    stamp = f"{__version__}|{METHOD_VERSION}|{workload.catalog_version}|".encode()
+    return "sha256:" + hashlib.sha256(stamp + text).hexdigest()
+
+
+def model_report(workload: Workload, trainable: int | None) -> ModelReport:
+    """The model as counted; made once per model and trainable count."""
+    model = workload.model
+    key = (id(model), trainable)
+    held = _reports.get(key)
+    if held is not None and held[0] is model:
+        return held[1]
+    report = _report(model, trainable)
+    if len(_reports) >= _MOST_REPORTS:
+        _reports.clear()
+    _reports[key] = (model, report)
+    return report
+
+
+def _report(model: Model, trainable: int | None) -> ModelReport:
+    return ModelReport(
+        id=model.id,
+        revision=model.revision,
+        family=model.family,
+        parameters=ParameterReport(
+            total=model.parameters_total,
+            active=model.parameters_active,
+            trainable=trainable,
+            by_component=parameters_by_component(model) if model.known else {},
+        ),
+        source=model.source,
+        trust=model.trust,
+        layers=describe_layers(model) if model.known else "",
+    )

@@ -1,0 +1,13 @@
+"""Fixtures that every test may use."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """Root of the checkout, for tests of documents, charts and pins; the package itself comes from the wheel."""
+    named = os.environ.get("TONNAGE_REPOSITORY")
+    return Path(named) if named else Path(__file__).resolve().parent.parent
