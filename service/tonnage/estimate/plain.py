@@ -1,11 +1,79 @@
 """Weights and the caller's reserve: a card that is neither for serving nor for training."""
 
-from tonnage.estimate.weights import disk_bytes, whole_model_bytes
+from tonnage.estimate.weights import stage_weights
+from tonnage.laws.rules_of_thumb import weights_only
 from tonnage.spec.report import Account, Finding, GpuLoad, Host, MemoryItem, PhaseItems, exactly
 from tonnage.spec.workload import Workload
 
-_UNKNOWN = (
+_UNKNOWNS = (
     "cache: no context or concurrency stated",
-    "activations and engine workspaces: no serving or training stated",
-    "device context and communication buffers",
+    "activations and engine workspaces: neither serving nor training stated",
+    "device context, allocator and communication buffers",
 )
+_INVALIDATED_BY = ("serving or training with this model: state it in the card and ask again",)
+
+
+def account(workload: Workload) -> Account:
+    """
+    Weights per rank; everything else is said to be unknown and left to the caller's reserve.
+
+    Args:
+        workload: Resolved card without serving and training.
+
+    Returns:
+        One load per pipeline stage, with the weights alone.
+    """
+    placement = workload.placement
+    loads = []
+    for stage, item in enumerate(_weights(workload)):
+        first = stage * placement.tensor_parallel_size
+        ranks = tuple(range(first, first + placement.tensor_parallel_size))
+        loads.append(GpuLoad(ranks=ranks, stage=stage, phases=(PhaseItems("load", (item,)),)))
+    whole = sum(load.phases[0].items[0].bytes.expected for load in loads) * placement.tensor_parallel_size
+    return Account(
+        loads=tuple(loads),
+        host=Host(memory=exactly(0), disk_bytes=whole),
+        unknowns=_UNKNOWNS,
+        invalidated_by=_INVALIDATED_BY,
+        findings=_findings(workload),
+    )
+
+
+def _findings(workload: Workload) -> tuple[Finding, ...]:
+    if workload.reserve_bytes or workload.reserve_fraction:
+        return ()
+    return (
+        Finding(
+            status="needs_confirmation",
+            reason="weights alone: cache, activations and context are unknown and no reserve stands for them",
+            field="/reserve",
+        ),
+    )
+
+
+def _weights(workload: Workload) -> list[MemoryItem]:
+    """The weights item of each pipeline stage."""
+    model, placement = workload.model, workload.placement
+    if workload.weight_bytes is not None:
+        share = workload.weight_bytes // (placement.tensor_parallel_size * placement.pipeline_parallel_size)
+        return [_item(share, "user", "request", "size of a known file") for _ in range(placement.pipeline_parallel_size)]
+    if not model.known:
+        bits = round(8 * workload.weight_format.block_bytes / workload.weight_format.block_elements)
+        amount = weights_only(parameters=model.parameters_total, bits=bits)
+        share = -(-amount // (placement.tensor_parallel_size * placement.pipeline_parallel_size))
+        detail = f"{model.parameters_total} parameters x {bits} bits"
+        return [_item(share, "exact", "parameters x bits / 8", detail) for _ in range(placement.pipeline_parallel_size)]
+    stages = stage_weights(
+        model,
+        workload.weight_format,
+        workload.formats,
+        tensor_parallel_size=placement.tensor_parallel_size,
+        pipeline_parallel_size=placement.pipeline_parallel_size,
+        expert_parallel_size=placement.expert_parallel_size,
+    )
+    return [_item(s.total, "exact", model.source, f"{s.parameters} parameters in {workload.weight_format.id}") for s in stages]
+
+
+def _item(amount: int, basis: str, source: str, detail: str) -> MemoryItem:
+    law = "laws.rules_of_thumb.weights_only" if source.startswith("parameters") else "laws.weights"
+    return MemoryItem(component="weights", bytes=exactly(amount), basis=basis, law=law, source=source, detail=detail)  # type: ignore[arg-type]  # basis is one of Basis by the callers above
