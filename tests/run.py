@@ -52,7 +52,7 @@ def main() -> int:
     shutil.copytree(ROOT / "tests", copy / "tests", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", copy)
     env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
-    env["TONNAGE_REPOSITORY"] = str(ROOT)
+    env["REPOSITORY_UNDER_TEST"] = str(ROOT)
     arguments = sys.argv[1:] or ["-n", "2", "--dist", "loadfile"]
     return subprocess.run([python, "-m", "pytest", *arguments], cwd=copy, env=env, check=False).returncode
 

@@ -1,0 +1,41 @@
+# syntax=docker/dockerfile:1
+# Two stages: the wheel is built with the pinned, hash-checked backend; the image holds only what runs.
+ARG PYTHON_IMAGE=python:3.13-slim-bookworm
+
+FROM ${PYTHON_IMAGE} AS build
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PYTHONDONTWRITEBYTECODE=1
+WORKDIR /source
+COPY requirements/ requirements/
+RUN python -m venv /build \
+ && /build/bin/python -m pip install --require-hashes -r requirements/build.txt \
+ && python -m venv --without-pip /app \
+ && /build/bin/python -m pip --python /app/bin/python install --require-hashes -r requirements/run.txt
+COPY pyproject.toml README.md LICENSE CHANGELOG.md ./
+COPY service/ service/
+# SOURCE_DATE_EPOCH makes the wheel's bytes the same for the same sources
+ARG SOURCE_DATE_EPOCH=1735689600
+RUN SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH} /build/bin/python -m pip wheel --no-deps --no-build-isolation --wheel-dir /wheel . \
+ && /build/bin/python -m pip --python /app/bin/python install --no-deps /wheel/*.whl
+
+FROM ${PYTHON_IMAGE} AS run
+ARG VERSION=0.1.0
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="tonnage" \
+      org.opencontainers.image.description="GPU memory sizing for LLM serving and fine-tuning" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}"
+# no package manager of Python in what runs; ids as in the chart's security context
+RUN rm -rf /usr/local/lib/python3*/site-packages/pip* /usr/local/lib/python3*/ensurepip /usr/local/bin/pip* \
+ && groupadd --gid 10001 tonnage \
+ && useradd --uid 10001 --gid 10001 --no-create-home --shell /usr/sbin/nologin tonnage
+COPY --from=build /app /app
+ENV PATH=/app/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 \
+    TONNAGE_HOST=0.0.0.0 TONNAGE_PORT=8000
+USER 10001:10001
+EXPOSE 8000
+# open on all addresses only when said so: set TONNAGE_API_KEYS, TONNAGE_API_KEYS_FILE or TONNAGE_ALLOW_OPEN=true
+HEALTHCHECK --interval=10s --timeout=2s --start-period=5s --retries=3 \
+  CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8000/healthz', timeout=1)"]
+ENTRYPOINT ["tonnage"]
+CMD ["serve"]
