@@ -1,12 +1,20 @@
 """Sizes go in and out with their unit."""
 
 import pytest
+
 from tonnage import units
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("6 GiB", 6 * 2**30), ("24 GB", 24 * 10**9), ("512MiB", 512 * 2**20), (1234, 1234), ("1.5 GiB", 3 * 2**29), ("0.1 B", 1)],
+    [
+        ("6 GiB", 6 * 2**30),
+        ("24 GB", 24 * 10**9),
+        ("512MiB", 512 * 2**20),
+        (1234, 1234),
+        ("1.5 GiB", 3 * 2**29),
+        ("0.1 B", 1),
+    ],
 )
 def test_sizes_are_read_exactly_and_rounded_up(text, expected):
     assert expected == units.parse_size(text)
