@@ -27,7 +27,7 @@ def test_bare_prefix_is_refused_with_both_readings():
 
 @pytest.mark.parametrize("text", ["80 gigs", "six GiB", "", "6 GiB\n", "1e3 GB", "-1 GB"])
 def test_nonsense_is_refused(text):
-    with pytest.raises(ValueError, match="size|unit"):
+    with pytest.raises(ValueError, match=r"size|unit"):
         units.parse_size(text)
 
 

@@ -1,9 +1,5 @@
 """One card on one placement: how much memory, where, in which phase, how sure."""
 
-from tonnage.estimate.assemble import assemble
-from tonnage.estimate.plain import account as plain_account
-from tonnage.estimate.serving import account as serving_account
-from tonnage.estimate.training import account as training_account
 from tonnage.spec.report import Estimate
 from tonnage.spec.workload import Workload
 
@@ -23,10 +19,13 @@ def estimate(workload: Workload) -> Estimate:
     Raises:
         SizingError: The card contradicts itself, or no law covers it.
     """
+    from tonnage.estimate.assemble import assemble  # noqa: PLC0415  (parts of this package are used on their own)
+    from tonnage.estimate.plain import account as plain  # noqa: PLC0415
+    from tonnage.estimate.serving import account as serving  # noqa: PLC0415
+    from tonnage.estimate.training import account as training  # noqa: PLC0415
+
     if workload.serving is not None:
-        account = serving_account(workload)
-    elif workload.training is not None:
-        account = training_account(workload)
-    else:
-        account = plain_account(workload)
-    return assemble(workload, account)
+        return assemble(workload, serving(workload))
+    if workload.training is not None:
+        return assemble(workload, training(workload))
+    return assemble(workload, plain(workload))

@@ -209,7 +209,9 @@ def _capacity_finding(what: str, amount: Amount, usable: int, status: Verdict | 
     status = status or compare(amount, usable)
     relation = {"met": "fits", "excluded": "exceeds", "needs_confirmation": "may exceed"}[status]
     band = f"{format_size(amount.low)} to {format_size(amount.high)}"
-    return Finding(status=status, reason=f"{what}: {band} {relation} {format_size(usable)} usable", field="/placement/gpu")
+    return Finding(
+        status=status, reason=f"{what}: {band} {relation} {format_size(usable)} usable", field="/placement/gpu"
+    )
 
 
 def _verdict(reasons: tuple[Finding, ...]) -> Verdict:
@@ -237,7 +239,11 @@ def _measured(measurement: Measurement, worst: GpuReport) -> Measured:
     agrees = estimated.low <= peak_bytes <= estimated.high
     where = measurement.phase or "peak"
     difference = format_size(peak_bytes - estimated.expected)
-    note = "inside the band" if agrees else f"{difference} from the expected {measurement.counter} of {where}, outside the band"
+    note = (
+        "inside the band"
+        if agrees
+        else f"{difference} from the expected {measurement.counter} of {where}, outside the band"
+    )
     return Measured(
         phase=measurement.phase,
         counter=measurement.counter,

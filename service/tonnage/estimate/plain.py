@@ -56,7 +56,9 @@ def _weights(workload: Workload) -> list[MemoryItem]:
     model, placement = workload.model, workload.placement
     if workload.weight_bytes is not None:
         share = workload.weight_bytes // (placement.tensor_parallel_size * placement.pipeline_parallel_size)
-        return [_item(share, "user", "request", "size of a known file") for _ in range(placement.pipeline_parallel_size)]
+        return [
+            _item(share, "user", "request", "size of a known file") for _ in range(placement.pipeline_parallel_size)
+        ]
     if not model.known:
         bits = round(8 * workload.weight_format.block_bytes / workload.weight_format.block_elements)
         amount = weights_only(parameters=model.parameters_total, bits=bits)
@@ -71,7 +73,10 @@ def _weights(workload: Workload) -> list[MemoryItem]:
         pipeline_parallel_size=placement.pipeline_parallel_size,
         expert_parallel_size=placement.expert_parallel_size,
     )
-    return [_item(s.total, "exact", model.source, f"{s.parameters} parameters in {workload.weight_format.id}") for s in stages]
+    return [
+        _item(s.total, "exact", model.source, f"{s.parameters} parameters in {workload.weight_format.id}")
+        for s in stages
+    ]
 
 
 def _item(amount: int, basis: str, source: str, detail: str) -> MemoryItem:
