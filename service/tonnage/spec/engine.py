@@ -2,12 +2,13 @@
 Engine and framework profiles: budgets, defaults and constants by release, read from data files.
 
 `catalog/data/engines/<engine>.toml` and `catalog/data/frameworks/<framework>.toml` hold a header and
-`[[release]]` tables, oldest first. A release holds until the next begins; ranges cannot overlap.
+`[[release]]` tables, oldest first. A release holds until the next begins; ranges cannot overlap. A table states
+what changed: what it leaves out carries over from the one before (`carried_over`).
 """
 
 import re
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
@@ -23,6 +24,27 @@ class Release(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 R = TypeVar("R", bound=Release)
+
+
+def carried_over(tables: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """
+    Release tables as written, each completed by the one before it.
+
+    Args:
+        tables: Oldest first; a nested table is completed key by key.
+
+    Returns:
+        Complete tables, in the same order.
+    """
+    complete: list[dict[str, Any]] = []
+    for table in tables:
+        complete.append(_completed(complete[-1] if complete else {}, table))
+    return complete
+
+
+def _completed(before: dict[str, Any], table: dict[str, Any]) -> dict[str, Any]:
+    nested = {k: _completed(before[k], v) for k, v in table.items() if isinstance(v, dict) and k in before}
+    return {**before, **table, **nested}
 
 _DATE = re.compile(r"20\d\d(-\d\d){0,2}")
 

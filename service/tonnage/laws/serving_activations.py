@@ -1,0 +1,251 @@
+"""
+Peak of a serving engine's profile run: one forward pass of the largest batch, by the tensors that live at its widest moment.
+
+`tokens` is the batch, `hidden` the model's width, `width` the MLP's width on this rank. Inputs, outputs and
+the residual stream are counted in "streams": tokens x hidden x element_bytes.
+"""
+
+from tonnage.units import KiB, MiB, round_up
+
+CUBLAS_HOPPER = 32 * MiB
+CUBLAS_DEFAULT = 4096 * KiB * 2 + 16 * 8 * KiB
+
+
+def cublas_workspace(*, major: int) -> int:
+    """
+    Workspace of the first matrix product, kept by the allocator from then on.
+
+    Args:
+        major: Major number of the compute capability. [unitless]
+
+    Returns:
+        Size: 32 MiB on Hopper and newer, 8.125 MiB before. [bytes]
+
+    Source:
+        pytorch/pytorch@2.9 aten/src/ATen/cuda/CublasHandlePool.cpp parseChosenWorkspaceSize (:4096:2:16:8)
+    """
+    return CUBLAS_HOPPER if major >= 9 else CUBLAS_DEFAULT
+
+
+def stream(*, tokens: int, hidden_size: int, element_bytes: int) -> int:
+    """
+    One tensor of the batch as wide as the model.
+
+    Args:
+        tokens: Batch. [tokens]
+        hidden_size: Width of the model. [elements]
+        element_bytes: dtype of the model. [bytes]
+
+    Returns:
+        Size. [bytes]
+
+    Source:
+        shape arithmetic: tokens x hidden_size
+    """
+    return tokens * hidden_size * element_bytes
+
+
+def mlp_compiled(
+    *, tokens: int, hidden_size: int, width: int, gated: bool, element_bytes: int, l2_cache_bytes: int
+) -> int:
+    """
+    Widest moment of a compiled dense layer: activation of the gate, its inputs and three streams.
+
+    Args:
+        tokens: Batch. [tokens]
+        hidden_size: Width of the model. [elements]
+        width: Width of the MLP on this rank, one half when gated. [elements]
+        gated: Gate and up projection side by side.
+        element_bytes: dtype of the model. [bytes]
+        l2_cache_bytes: L2 cache, flushed by one buffer of its size while the compiler times the kernel; 0 when nothing is compiled. [bytes]
+
+    Returns:
+        Transient peak. [bytes]
+
+    Source:
+        vllm-project/vllm@0.19.0 vllm/model_executor/models/llama.py LlamaDecoderLayer.forward;
+        pytorch/pytorch@2.9 torch/_inductor/runtime/benchmarking.py (L2 flush buffer);
+        measured: tests/measured/serving_vllm.json#vllm019-codellama-7b
+    """
+    halves = 3 if gated else 2
+    three_streams = 3 * stream(tokens=tokens, hidden_size=hidden_size, element_bytes=element_bytes)
+    return halves * tokens * width * element_bytes + three_streams + l2_cache_bytes
+
+
+def mlp_eager(
+    *, tokens: int, hidden_size: int, width: int, gated: bool, element_bytes: int, keeps_gate_up: bool
+) -> int:
+    """
+    Widest moment of a dense layer run as written.
+
+    Args:
+        tokens: Batch. [tokens]
+        hidden_size: Width of the model. [elements]
+        width: Width of the MLP on this rank, one half when gated. [elements]
+        gated: Gate and up projection side by side.
+        element_bytes: dtype of the model. [bytes]
+        keeps_gate_up: The model's code keeps gate_up alive during the down projection (Qwen2, Gemma, Granite); Llama, Mistral and
+            Phi-3 rebind the variable.
+
+    Returns:
+        Transient peak. [bytes]
+
+    Source:
+        vllm-project/vllm@0.6.4 vllm/model_executor/models/llama.py LlamaMLP.forward, qwen2.py Qwen2MLP.forward;
+        measured: tests/measured/serving_vllm.json#vllm-10517-llama31-8b-20k, #vllm07-qwen25-15b-t4
+    """
+    halves = 3 if gated else 2
+    streams = 4 if keeps_gate_up else 3
+    return (halves * width + streams * hidden_size) * tokens * element_bytes
+
+
+def quantized_input(*, tokens: int, width: int, element_bytes: int = 1) -> int:
+    """
+    Activations quantized on the fly before a matrix product.
+
+    Args:
+        tokens: Batch. [tokens]
+        width: Width of the product's input on this rank. [elements]
+        element_bytes: dtype of the copy: 1 for fp8 and int8. [bytes]
+
+    Returns:
+        Size of the copy. [bytes]
+
+    Source:
+        vllm-project/vllm@0.19.0 vllm/model_executor/layers/quantization/kernels/scaled_mm/cutlass.py apply_weights (scaled_int8_quant)
+    """
+    return tokens * width * element_bytes
+
+
+def pipeline_handover(*, tokens: int, hidden_size: int, element_bytes: int) -> int:
+    """
+    Hidden states and residual that a stage holds for the next one.
+
+    Args:
+        tokens: Batch. [tokens]
+        hidden_size: Width of the model. [elements]
+        element_bytes: dtype of the model. [bytes]
+
+    Returns:
+        Two streams. [bytes]
+
+    Source:
+        vllm-project/vllm@0.19.0 vllm/v1/worker/gpu_model_runner.py intermediate_tensors;
+        measured: tests/measured/serving_vllm.json#vllm019-llama31-8b-pp4
+    """
+    return 2 * stream(tokens=tokens, hidden_size=hidden_size, element_bytes=element_bytes)
+
+
+def mla_context_projection(
+    *, context_tokens: int, heads: int, qk_nope_head_dim: int, v_head_dim: int, element_bytes: int
+) -> int:
+    """
+    Latents of a chunk of context projected up to keys and values, which the profile run allocates once.
+
+    Args:
+        context_tokens: Length of the chunk. [tokens]
+        heads: Attention heads of this rank. [heads]
+        qk_nope_head_dim: Key width without the rotary part. [elements]
+        v_head_dim: Value width. [elements]
+        element_bytes: dtype of the model. [bytes]
+
+    Returns:
+        Transient peak of one layer. [bytes]
+
+    Source:
+        vllm-project/vllm@0.19.0 vllm/model_executor/layers/attention/mla_attention.py (profile run: kv_b_proj output of chunked_prefill_workspace_size)
+    """
+    return context_tokens * heads * (qk_nope_head_dim + v_head_dim) * element_bytes
+
+
+def mla_context_tokens(*, max_model_len: int, max_num_seqs: int, block_size: int, limit: int = 65_536) -> int:
+    """
+    Context tokens that MLA's chunked prefill works on at once.
+
+    Args:
+        max_model_len: Longest request. [tokens]
+        max_num_seqs: Running requests. [requests]
+        block_size: Cache block. [tokens]
+        limit: Cap of the workspace. [tokens]
+
+    Returns:
+        Length of a chunk over all requests. [tokens]
+
+    Source:
+        vllm-project/vllm@0.19.0 vllm/model_executor/layers/attention/mla_attention.py determine_chunked_prefill_workspace_size
+    """
+    return max(min(8 * max_model_len, 4 * max_num_seqs * block_size, limit), max_num_seqs * block_size)
+
+
+def indexer_gather(*, max_model_len: int, row_bytes: int, prefills: int = 40) -> int:
+    """
+    Buffer in which a sparse-attention indexer gathers the keys of a prefill, kept for good.
+
+    Args:
+        max_model_len: Longest request. [tokens]
+        row_bytes: Indexer key of one token. [bytes]
+        prefills: Longest requests it can hold. [requests]
+
+    Returns:
+        Size. [bytes]
+
+    Source:
+        vllm-project/vllm@0.26.0 vllm/v1/attention/backends/mla/indexer.py get_max_prefill_buffer_size;
+        measured: tests/measured/serving_vllm.json#vllm026-glm52-nvfp4-b200
+    """
+    return prefills * max_model_len * row_bytes
+
+
+def eager_attention_scores(*, heads: int, tokens: int, element_bytes: int = 4, copies: int = 1) -> int:
+    """
+    Score matrix of attention without a fused kernel: quadratic in the length.
+
+    Args:
+        heads: Attention heads of this rank. [heads]
+        tokens: Length of the one request. [tokens]
+        element_bytes: dtype of the scores. [bytes]
+        copies: Matrices alive at once. [unitless]
+
+    Returns:
+        Size. [bytes]
+
+    Source:
+        shape arithmetic; measured: tests/measured/serving_vllm.json#gfx906-10-gemma3-27b-awq-8k
+    """
+    return copies * heads * tokens * tokens * element_bytes
+
+
+def lora_intermediate(*, tokens: int, max_lora_rank: int, slices: int = 3, element_bytes: int = 4) -> int:
+    """
+    Shrunk activations of the widest packed adapter (q, k and v).
+
+    Args:
+        tokens: Batch. [tokens]
+        max_lora_rank: Rank of the slots. [elements]
+        slices: Projections packed together. [unitless]
+        element_bytes: dtype of the buffer: fp32. [bytes]
+
+    Returns:
+        Size. [bytes]
+
+    Source:
+        vllm-project/vllm@0.10.2 vllm/lora/punica_wrapper/punica_gpu.py add_lora_linear (buffer, float32)
+    """
+    return slices * tokens * max_lora_rank * element_bytes
+
+
+def sequential_rows(*, rows: int, multiple: int = 128) -> int:
+    """
+    Rows rounded to a kernel's tile.
+
+    Args:
+        rows: Rows. [unitless]
+        multiple: Tile. [unitless]
+
+    Returns:
+        Rows, the last tile whole. [unitless]
+
+    Source:
+        shape arithmetic
+    """
+    return round_up(rows, multiple)

@@ -1,0 +1,127 @@
+"""vLLM's releases: what its defaults are, what its profile run meets and what its budget counts, version by version."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from tonnage.spec.engine import Release
+
+
+class BatchTier(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Default batch limits of a class of cards, largest first."""
+
+    minimum_device_bytes: int
+    """Smallest card of the tier, as NVML reports its total. [bytes]"""
+    except_names: tuple[str, ...] = ()
+    """Cards whose name contains one of these belong to the next tier."""
+    max_num_batched_tokens: int
+    max_num_seqs: int
+
+
+class NonTorch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Increase outside torch that a start-up log calls non-torch; measured constants, see the release's source. [bytes]"""
+
+    single: int
+    """One GPU of compute capability 9.0. [bytes]"""
+    single_other: int
+    """One GPU of another kind. [bytes]"""
+    unaligned_vocabulary: int = 0
+    """More where the vocabulary is not a multiple of 16 (Hopper): the unaligned sampler kernel spills. [bytes]"""
+    pipeline: int
+    """Pipeline ranks without tensor parallelism. [bytes]"""
+    tensor_nvlink: dict[str, int]
+    """By tensor parallel size over NVLink; larger sizes take the last. [bytes]"""
+    tensor_pcie: int
+    """Tensor parallel ranks without NVLink. [bytes]"""
+    spread_single: int
+    """Half-width of the band of one GPU. [bytes]"""
+    spread_tensor: int
+    """Half-width of the band of several GPUs. [bytes]"""
+
+
+class GraphSize(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Constants of the capture law of a release (`laws.cuda_graphs`), fitted to start-up logs."""
+
+    base: int
+    """Capture-stream workspaces and the first graph. [bytes]"""
+    per_node: int
+    """Graph nodes of one layer and one captured size, all modes together. [bytes]"""
+    buffer_layers: float
+    """Hidden-sized buffers of the largest captured batch that the graph pool keeps. [unitless]"""
+    mixture_of_experts: int = 0
+    lora_factor: float = 1.0
+    bitsandbytes: int = 0
+    estimate_factor: float = 0.0
+    """The engine's own estimate over the size this law gives for the V1 runner. [unitless]"""
+    v2_factor: float = 1.0
+    """Graphs of the V2 runner over those of the V1 runner. [unitless]"""
+    spread: float
+    """The truth is between the law / spread and the law x spread. [unitless]"""
+
+
+ModelRunnerV2 = Literal["none", "listed_plain", "listed", "listed_or_dense", "all"]
+
+
+class Vllm(Release, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One release of vLLM."""
+
+    engine_core: Literal["v0", "v1"]
+    v0_below_compute_capability: str | None = None
+    """Older cards still run the V0 engine. A version that has no V0 leaves it out."""
+    v0_weight_formats: tuple[str, ...] = ()
+    """Families of weight formats that still run the V0 engine."""
+    gpu_memory_utilization: float
+    tiers: tuple[BatchTier, ...]
+    v0_chunked_prefill_tokens: int = 0
+    """Batch of the V0 engine once chunked prefill switches itself on above 32,768 tokens, 0 where it never does. [tokens]"""
+    block_size: int = 16
+    swap_space_gib: float = 0
+    """Pinned host memory per GPU for swapped sequences. [GiB]"""
+
+    reserved_in_budget: bool = False
+    """The profile counts what the allocator reserves, not what tensors use."""
+    context_in_budget: bool = False
+    """The budget counts the device context as non-torch."""
+    communicator_in_budget: bool = False
+    """The baseline is taken before NCCL starts: its buffers are non-torch."""
+    consumed_accounting: bool = False
+    """The budget is charged by free memory: runner buffers count, and the printed activation includes the graph estimate."""
+    non_torch: NonTorch
+    fusion_workspace: Literal["none", "granular", "exact"] = "none"
+    """FlashInfer's all-reduce fusion: off, each buffer rounded to the multicast granularity, or as requested."""
+
+    sampler: Literal["sort", "triton", "flashinfer"]
+    model_runner_v2: ModelRunnerV2 = "none"
+    v2_model_types: tuple[str, ...] = ()
+    v2_samples_with_parameters: bool = False
+    """The V2 dummy sampler runs the fp32 pipeline too."""
+    v2_profiles_encoder: bool = True
+
+    cudagraph_mode: Literal["decode", "piecewise", "full_and_piecewise"]
+    capture_step_above_256: int = 16
+    capture_limit: int = 512
+    capture_limit_blackwell: int | None = None
+    """Largest capture on data-centre Blackwell (compute capability 10.x). [requests]"""
+    graph_estimate: Literal["none", "v1", "all"] = "none"
+    """Whose estimate of graph memory is taken out of the budget: nobody's, the V1 runner's, every runner's."""
+    graphs: GraphSize
+
+    moe_chunk_tokens: int = 0
+    """Tokens of one expert pass, 0 without chunking. [tokens]"""
+    moe_workspace_persistent: bool = True
+    moe_backends: dict[str, str]
+    """Expert kernel by "<family>:<compute capability>", the family alone for the rest."""
+    mla_prefill_tokens: int = 0
+    """Context tokens that MLA projects up at once in the profile run, 0 where it does not. [tokens]"""
+
+    printed_tokens: Literal["blocks", "groups", "concurrency"]
+    """How "GPU KV cache size" is computed: blocks x block, blocks // groups x block, concurrency x max_model_len."""
+    hybrid_kv: Literal["none", "sliding", "chunked"]
+    """Layers that get groups of their own: none (every layer counts as full), sliding windows, also chunked-local."""
+    in_flight_batches: bool = False
+    """Windows also reserve the batches in flight (asynchronous scheduling)."""
+    expands_bitsandbytes_scales: bool = False
+    """Double-quantized constants are expanded to fp32 at load."""
+
+
+RELEASE = Vllm
