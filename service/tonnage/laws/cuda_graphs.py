@@ -1,0 +1,129 @@
+"""CUDA graphs an engine captures: which batch sizes, and what their nodes and pools take."""
+
+
+def capture_sizes(*, largest: int, step_above_256: int) -> tuple[int, ...]:
+    """
+    Batch sizes captured by default.
+
+    Args:
+        largest: Largest captured batch. [requests]
+        step_above_256: Distance between sizes from 256 on; 8 below. [requests]
+
+    Returns:
+        Sizes, ascending. [requests]
+
+    Source:
+        vllm-project/vllm@0.19.0 vllm/config/vllm.py _set_cudagraph_sizes; 0.11.0 same symbol (step 8 throughout)
+    """
+    fine = (size for size in (1, 2, 4) if size <= largest)
+    eights = range(8, min(largest + 1, 256), 8)
+    coarse = range(256, largest + 1, step_above_256)
+    return (*fine, *eights, *coarse)
+
+
+def largest_capture(*, max_num_seqs: int, tokens_per_request: int, limit: int, max_num_batched_tokens: int) -> int:
+    """
+    Largest batch captured by default.
+
+    Args:
+        max_num_seqs: Running requests. [requests]
+        tokens_per_request: 1, and one more for every speculative token. [tokens]
+        limit: The engine's cap. [requests]
+        max_num_batched_tokens: Batch of a step. [tokens]
+
+    Returns:
+        Size. [requests]
+
+    Source:
+        vllm-project/vllm@0.19.0 vllm/config/vllm.py _set_cudagraph_sizes (min(max_num_seqs * 2, 512))
+    """
+    return min(2 * max_num_seqs * tokens_per_request, limit, max_num_batched_tokens)
+
+
+def decode_capture_sizes(*, max_num_seqs: int) -> tuple[int, ...]:
+    """
+    Batch sizes that the V0 engine captures: 1, 2, 4 and steps of 8 up to the running requests rounded up.
+
+    Args:
+        max_num_seqs: Running requests. [requests]
+
+    Returns:
+        Sizes, ascending. [requests]
+
+    Source:
+        vllm-project/vllm@0.6.4 vllm/worker/model_runner.py _get_graph_batch_size, _BATCH_SIZES_TO_CAPTURE
+    """
+    last = max_num_seqs if max_num_seqs <= 2 else 4 if max_num_seqs <= 4 else -(-max_num_seqs // 8) * 8
+    return tuple(size for size in (1, 2, 4) if size <= last) + tuple(range(8, last + 1, 8))
+
+
+def captured(
+    *,
+    layers: int,
+    sizes: int,
+    largest: int,
+    hidden_size: int,
+    element_bytes: int,
+    base: int,
+    per_node: int,
+    buffer_layers: float,
+    mixture_of_experts: int = 0,
+) -> int:
+    """
+    Memory that capturing takes: a base, nodes by layer and size, and a pool of hidden-sized buffers of the largest batch.
+
+    Args:
+        layers: Decoder layers of this rank. [layers]
+        sizes: Captured batch sizes. [unitless]
+        largest: Largest captured batch. [requests]
+        hidden_size: Width of the model. [elements]
+        element_bytes: dtype of the buffers. [bytes]
+        base: Capture-stream workspaces and the first graph. [bytes]
+        per_node: Nodes of one layer at one size. [bytes]
+        buffer_layers: Hidden-sized buffers the pool keeps. [unitless]
+        mixture_of_experts: More for a model with experts. [bytes]
+
+    Returns:
+        Size. [bytes]
+
+    Source:
+        measured: tests/measured/serving_vllm.json (20 start-up logs of 0.19 on H100; constants in catalog/data/engines/vllm.toml)
+    """
+    pool = int(buffer_layers * largest * hidden_size * element_bytes)
+    return base + layers * sizes * per_node + pool + mixture_of_experts
+
+
+def dequantized_gate_up(*, hidden_size: int, width: int, element_bytes: int) -> int:
+    """
+    One gate and up projection in 16 bit, which a bitsandbytes graph keeps in its pool.
+
+    Args:
+        hidden_size: Width of the model. [elements]
+        width: Width of the MLP on this rank, one half. [elements]
+        element_bytes: dtype of the model. [bytes]
+
+    Returns:
+        Size. [bytes]
+
+    Source:
+        vllm-project/vllm@0.7.3 vllm/model_executor/layers/quantization/bitsandbytes.py _apply_4bit_weight;
+        measured: tests/measured/serving_vllm.json#vllm-uns-llama31-8b-bnb-t4
+    """
+    return 2 * width * hidden_size * element_bytes
+
+
+def allowance_by_batch(*, largest: int, bytes_per_request: int) -> int:
+    """
+    Graph memory as an engine allows for it when it chooses its memory fraction.
+
+    Args:
+        largest: Largest captured batch. [requests]
+        bytes_per_request: The engine's own figure. [bytes]
+
+    Returns:
+        Size. [bytes]
+
+    Source:
+        sgl-project/sglang@0.5.8 python/sglang/srt/server_args.py _handle_gpu_memory_settings (2 MiB x cuda_graph_max_bs)
+    """
+    return largest * bytes_per_request

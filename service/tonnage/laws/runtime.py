@@ -1,0 +1,127 @@
+"""What a process holds on a GPU beside its tensors: context, communicators and their workspaces."""
+
+from tonnage.units import MiB, round_up
+
+MULTICAST_GRANULARITY = 512 * MiB
+
+CONTEXT_PER_MULTIPROCESSOR = 3198156
+"""3.05 MiB; measured on five NVIDIA cards from 34 to 188 multiprocessors. [bytes]"""
+
+
+def device_context(*, multiprocessors: int) -> int:
+    """
+    Bare CUDA context of a process.
+
+    Args:
+        multiprocessors: Streaming multiprocessors of the card. [unitless]
+
+    Returns:
+        Size. [bytes]
+
+    Source:
+        ggml-org/llama.cpp pull 23604 (RTX PRO 6000 555 MiB, RTX 4060 Ti 107 MiB); unslothai/unsloth-zoo pull 1053 (RTX 6000 Ada 426 MiB);
+        invoke-ai/InvokeAI issue 9413 (RTX 3090 256 MiB): 3.05 MiB per multiprocessor within 5 %
+    """
+    return multiprocessors * CONTEXT_PER_MULTIPROCESSOR
+
+
+def custom_all_reduce(*, buffer: int = 8 * MiB, buffers: int = 2) -> int:
+    """
+    Registered buffers of the custom all-reduce kernel.
+
+    Args:
+        buffer: One buffer. [bytes]
+        buffers: How many. [unitless]
+
+    Returns:
+        Size. [bytes]
+
+    Source:
+        vllm-project/vllm@0.19.0 vllm/distributed/device_communicators/custom_all_reduce.py CustomAllreduce (max_size = 8192 x 1024)
+    """
+    return buffer * buffers
+
+
+SYMMETRIC_MEMORY_9 = {2: 64 * MiB, 4: 32 * MiB, 6: 64 * MiB, 8: 64 * MiB}
+
+
+def symmetric_memory(*, tensor_parallel_size: int, major: int) -> int:
+    """
+    Buffer of torch's symmetric memory, which data-centre Hopper and Blackwell open for all-reduce.
+
+    Args:
+        tensor_parallel_size: Ranks. [unitless]
+        major: Major number of the compute capability. [unitless]
+
+    Returns:
+        Size, 0 where it is not used. [bytes]
+
+    Source:
+        vllm-project/vllm@0.19.0 vllm/distributed/device_communicators/all_reduce_utils.py SYMM_MEM_ALL_REDUCE_MAX_SIZES
+    """
+    return SYMMETRIC_MEMORY_9.get(tensor_parallel_size, 0) if major in (9, 10) else 0
+
+
+FUSION_LIMIT_MIB = {9: {2: 64, 4: 2, 8: 0.5}, 10: {2: 64, 4: 32, 8: 1}}
+
+
+def fusion_workspace(*, tensor_parallel_size: int, major: int, granular: bool) -> int:
+    """
+    FlashInfer's workspace for all-reduce fused with the norm.
+
+    Args:
+        tensor_parallel_size: Ranks. [unitless]
+        major: Major number of the compute capability. [unitless]
+        granular: Each of its three buffers is rounded up to the multicast granularity (FlashInfer before 0.6.11).
+
+    Returns:
+        Size, 0 for ranks or cards without it. [bytes]
+
+    Source:
+        vllm-project/vllm@0.19.0 vllm/compilation/passes/fusion/allreduce_rms_fusion.py FI_ALLREDUCE_FUSION_MAX_SIZE_MB;
+        flashinfer-ai/flashinfer@0.6.6 flashinfer/comm/trtllm_ar.py trtllm_create_ipc_workspace_for_all_reduce_fusion, mnnvl.py
+    """
+    limit = FUSION_LIMIT_MIB.get(major, {}).get(tensor_parallel_size)
+    if limit is None:
+        return 0
+    exact = int(4 * tensor_parallel_size * limit * MiB)
+    return 3 * round_up(exact // 4, MULTICAST_GRANULARITY) if granular else exact
+
+
+def request_table(*, requests: int, max_model_len: int, extra_tokens: int = 4, element_bytes: int = 4) -> int:
+    """
+    Map from every running request's positions to cache slots.
+
+    Args:
+        requests: Rows of the table. [requests]
+        max_model_len: Longest request. [tokens]
+        extra_tokens: Columns beyond it. [tokens]
+        element_bytes: Width of an index. [bytes]
+
+    Returns:
+        Size. [bytes]
+
+    Source:
+        sgl-project/sglang@0.5.8 python/sglang/srt/mem_cache/memory_pool.py ReqToTokenPool;
+        measured: tests/measured/serving_sglang.json#sgl-r1distill-qwen7b-24g
+    """
+    return requests * (max_model_len + extra_tokens) * element_bytes
+
+
+def block_tables(*, max_num_seqs: int, max_model_len: int, block_size: int, element_bytes: int = 4) -> int:
+    """
+    Block numbers of every running request.
+
+    Args:
+        max_num_seqs: Running requests. [requests]
+        max_model_len: Longest request. [tokens]
+        block_size: Cache block. [tokens]
+        element_bytes: Width of a block number. [bytes]
+
+    Returns:
+        Size. [bytes]
+
+    Source:
+        vllm-project/vllm@0.19.0 vllm/v1/worker/block_table.py BlockTable (max_num_reqs x max_num_blocks_per_req, int32)
+    """
+    return max_num_seqs * -(-max_model_len // block_size) * element_bytes
