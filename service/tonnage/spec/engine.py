@@ -46,6 +46,7 @@ def _completed(before: dict[str, Any], table: dict[str, Any]) -> dict[str, Any]:
     nested = {k: _completed(before[k], v) for k, v in table.items() if isinstance(v, dict) and k in before}
     return {**before, **table, **nested}
 
+
 _DATE = re.compile(r"20\d\d(-\d\d){0,2}")
 
 
