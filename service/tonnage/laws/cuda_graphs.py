@@ -70,7 +70,8 @@ def captured(
     mixture_of_experts: int = 0,
 ) -> int:
     """
-    Memory that capturing takes: a base, nodes by layer and size, and a pool of hidden-sized buffers of the largest batch.
+    Memory that capturing takes: a base, nodes by layer and size, and a pool of hidden-sized buffers of the largest
+    batch.
 
     Args:
         layers: Decoder layers of this rank. [layers]
@@ -87,7 +88,8 @@ def captured(
         Size. [bytes]
 
     Source:
-        measured: tests/measured/serving_vllm.json (20 start-up logs of 0.19 on H100; constants in catalog/data/engines/vllm.toml)
+        measured: tests/measured/serving_vllm.json (20 start-up logs of 0.19 on H100; constants in
+        catalog/data/engines/vllm.toml)
     """
     pool = int(buffer_layers * largest * hidden_size * element_bytes)
     return base + layers * sizes * per_node + pool + mixture_of_experts
@@ -124,6 +126,7 @@ def allowance_by_batch(*, largest: int, bytes_per_request: int) -> int:
         Size. [bytes]
 
     Source:
-        sgl-project/sglang@0.5.8 python/sglang/srt/server_args.py _handle_gpu_memory_settings (2 MiB x cuda_graph_max_bs)
+        sgl-project/sglang@0.5.8 python/sglang/srt/server_args.py _handle_gpu_memory_settings (2 MiB x
+        cuda_graph_max_bs)
     """
     return largest * bytes_per_request

@@ -163,7 +163,8 @@ def hybrid_block_size(*, state_bytes: int, bytes_per_token: int, align: int) -> 
         Tokens of a block. [tokens]
 
     Source:
-        vllm-project/vllm@0.19.0 vllm/model_executor/models/config.py HybridAttentionMambaModelConfig.verify_and_update_config;
+        vllm-project/vllm@0.19.0 vllm/model_executor/models/config.py
+        HybridAttentionMambaModelConfig.verify_and_update_config;
         measured: tests/measured/serving_vllm.json#vllm-28228-kimi-linear-tp2
     """
     return round_up(ceil_div(state_bytes, bytes_per_token), align)

@@ -41,7 +41,8 @@ def triton_transient(*, rows: int, hidden_size: int, width: int, element_bytes: 
         Transient size. [bytes]
 
     Source:
-        vllm-project/vllm@0.11.0 vllm/model_executor/layers/fused_moe/fused_moe.py fused_experts_impl (cache13, intermediate_cache2)
+        vllm-project/vllm@0.11.0 vllm/model_executor/layers/fused_moe/fused_moe.py fused_experts_impl (cache13,
+        intermediate_cache2)
     """
     return rows * (max(2 * width, hidden_size) + width) * element_bytes
 
@@ -60,7 +61,8 @@ def fp8_copies(*, tokens: int, rows: int, hidden_size: int, width: int) -> int:
         Transient size: one byte per element and 4 per 128. [bytes]
 
     Source:
-        vllm-project/vllm@0.19.0 vllm/model_executor/layers/fused_moe/utils.py moe_kernel_quantize_input (_fp8_quantize, block 128)
+        vllm-project/vllm@0.19.0 vllm/model_executor/layers/fused_moe/utils.py moe_kernel_quantize_input
+        (_fp8_quantize, block 128)
     """
     elements = tokens * hidden_size + rows * width
     return elements + elements // 128 * 4
@@ -98,7 +100,8 @@ def flashinfer_cutlass(*, rows: int, hidden_size: int, width: int, fp8_blocks: b
         Transient size. [bytes]
 
     Source:
-        flashinfer-ai/flashinfer@0.6.6 csrc/fused_moe/cutlass_backend/cutlass_fused_moe_kernels.cuh getWorkspaceDeviceBufferSizes
+        flashinfer-ai/flashinfer@0.6.6 csrc/fused_moe/cutlass_backend/cutlass_fused_moe_kernels.cuh
+        getWorkspaceDeviceBufferSizes
     """
     wider = max(hidden_size, width)
     if fp8_blocks:
@@ -148,6 +151,7 @@ def dequantized_experts(*, experts: int, hidden_size: int, width: int, element_b
         Transient size. [bytes]
 
     Source:
-        vllm-project/vllm@0.19.0 vllm/model_executor/layers/quantization/bitsandbytes.py BitsAndBytesMoEMethod._apply_bnb_dequant
+        vllm-project/vllm@0.19.0 vllm/model_executor/layers/quantization/bitsandbytes.py
+        BitsAndBytesMoEMethod._apply_bnb_dequant
     """
     return 3 * experts * hidden_size * width * element_bytes

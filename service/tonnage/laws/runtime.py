@@ -19,7 +19,8 @@ def device_context(*, multiprocessors: int) -> int:
         Size. [bytes]
 
     Source:
-        ggml-org/llama.cpp pull 23604 (RTX PRO 6000 555 MiB, RTX 4060 Ti 107 MiB); unslothai/unsloth-zoo pull 1053 (RTX 6000 Ada 426 MiB);
+        ggml-org/llama.cpp pull 23604 (RTX PRO 6000 555 MiB, RTX 4060 Ti 107 MiB); unslothai/unsloth-zoo pull 1053
+        (RTX 6000 Ada 426 MiB);
         invoke-ai/InvokeAI issue 9413 (RTX 3090 256 MiB): 3.05 MiB per multiprocessor within 5 %
     """
     return multiprocessors * CONTEXT_PER_MULTIPROCESSOR
@@ -37,7 +38,8 @@ def custom_all_reduce(*, buffer: int = 8 * MiB, buffers: int = 2) -> int:
         Size. [bytes]
 
     Source:
-        vllm-project/vllm@0.19.0 vllm/distributed/device_communicators/custom_all_reduce.py CustomAllreduce (max_size = 8192 x 1024)
+        vllm-project/vllm@0.19.0 vllm/distributed/device_communicators/custom_all_reduce.py CustomAllreduce (max_size
+        = 8192 x 1024)
     """
     return buffer * buffers
 
@@ -62,7 +64,7 @@ def symmetric_memory(*, tensor_parallel_size: int, major: int) -> int:
     return SYMMETRIC_MEMORY_9.get(tensor_parallel_size, 0) if major in (9, 10) else 0
 
 
-FUSION_LIMIT_MIB = {9: {2: 64, 4: 2, 8: 0.5}, 10: {2: 64, 4: 32, 8: 1}}
+FUSION_LIMIT_MIB: dict[int, dict[int, float]] = {9: {2: 64, 4: 2, 8: 0.5}, 10: {2: 64, 4: 32, 8: 1}}
 
 
 def fusion_workspace(*, tensor_parallel_size: int, major: int, granular: bool) -> int:
@@ -79,7 +81,8 @@ def fusion_workspace(*, tensor_parallel_size: int, major: int, granular: bool) -
 
     Source:
         vllm-project/vllm@0.19.0 vllm/compilation/passes/fusion/allreduce_rms_fusion.py FI_ALLREDUCE_FUSION_MAX_SIZE_MB;
-        flashinfer-ai/flashinfer@0.6.6 flashinfer/comm/trtllm_ar.py trtllm_create_ipc_workspace_for_all_reduce_fusion, mnnvl.py
+        flashinfer-ai/flashinfer@0.6.6 flashinfer/comm/trtllm_ar.py trtllm_create_ipc_workspace_for_all_reduce_fusion,
+        mnnvl.py
     """
     limit = FUSION_LIMIT_MIB.get(major, {}).get(tensor_parallel_size)
     if limit is None:

@@ -78,7 +78,8 @@ def triton_top_k_top_p(*, rows: int, vocab_size: int, multiprocessors: int) -> i
         fp32 copy, softmax and exponential noise (3 units), and one row of scratch for each program. [bytes]
 
     Source:
-        vllm-project/vllm@0.17.0 vllm/v1/sample/ops/topk_topp_triton.py apply_top_k_top_p_triton (buffer), topk_topp_sampler.py random_sample
+        vllm-project/vllm@0.17.0 vllm/v1/sample/ops/topk_topp_triton.py apply_top_k_top_p_triton (buffer),
+        topk_topp_sampler.py random_sample
     """
     programs = min(_power_of_two(min(rows, multiprocessors)), multiprocessors)
     return 3 * 4 * rows * vocab_size + programs * 4 * vocab_size
@@ -138,7 +139,8 @@ def rejection(*, rows: int, vocab_size: int, element_bytes: int, num_speculative
         Random logits of drafts and bonus, their fp32 copy, clone and softmax. [bytes]
 
     Source:
-        vllm-project/vllm@0.19.0 vllm/v1/worker/gpu_model_runner.py _dummy_sampler_run (num_reqs + 2 x drafts), v1/sample/rejection_sampler.py forward
+        vllm-project/vllm@0.19.0 vllm/v1/worker/gpu_model_runner.py _dummy_sampler_run (num_reqs + 2 x drafts),
+        v1/sample/rejection_sampler.py forward
     """
     if not num_speculative_tokens:
         return 0

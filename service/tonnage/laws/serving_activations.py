@@ -1,5 +1,6 @@
 """
-Peak of a serving engine's profile run: one forward pass of the largest batch, by the tensors that live at its widest moment.
+Peak of a serving engine's profile run: one forward pass of the largest batch, by the tensors that live at its widest
+moment.
 
 `tokens` is the batch, `hidden` the model's width, `width` the MLP's width on this rank. Inputs, outputs and
 the residual stream are counted in "streams": tokens x hidden x element_bytes.
@@ -57,7 +58,8 @@ def mlp_compiled(
         width: Width of the MLP on this rank, one half when gated. [elements]
         gated: Gate and up projection side by side.
         element_bytes: dtype of the model. [bytes]
-        l2_cache_bytes: L2 cache, flushed by one buffer of its size while the compiler times the kernel; 0 when nothing is compiled. [bytes]
+        l2_cache_bytes: L2 cache, flushed by one buffer of its size while the compiler times the kernel; 0 when
+            nothing is compiled. [bytes]
 
     Returns:
         Transient peak. [bytes]
@@ -84,7 +86,8 @@ def mlp_eager(
         width: Width of the MLP on this rank, one half when gated. [elements]
         gated: Gate and up projection side by side.
         element_bytes: dtype of the model. [bytes]
-        keeps_gate_up: The model's code keeps gate_up alive during the down projection (Qwen2, Gemma, Granite); Llama, Mistral and
+        keeps_gate_up: The model's code keeps gate_up alive during the down projection (Qwen2, Gemma, Granite); Llama,
+            Mistral and
             Phi-3 rebind the variable.
 
     Returns:
@@ -112,7 +115,8 @@ def quantized_input(*, tokens: int, width: int, element_bytes: int = 1) -> int:
         Size of the copy. [bytes]
 
     Source:
-        vllm-project/vllm@0.19.0 vllm/model_executor/layers/quantization/kernels/scaled_mm/cutlass.py apply_weights (scaled_int8_quant)
+        vllm-project/vllm@0.19.0 vllm/model_executor/layers/quantization/kernels/scaled_mm/cutlass.py apply_weights
+        (scaled_int8_quant)
     """
     return tokens * width * element_bytes
 
@@ -153,7 +157,8 @@ def mla_context_projection(
         Transient peak of one layer. [bytes]
 
     Source:
-        vllm-project/vllm@0.19.0 vllm/model_executor/layers/attention/mla_attention.py (profile run: kv_b_proj output of chunked_prefill_workspace_size)
+        vllm-project/vllm@0.19.0 vllm/model_executor/layers/attention/mla_attention.py (profile run: kv_b_proj output
+        of chunked_prefill_workspace_size)
     """
     return context_tokens * heads * (qk_nope_head_dim + v_head_dim) * element_bytes
 
@@ -172,7 +177,8 @@ def mla_context_tokens(*, max_model_len: int, max_num_seqs: int, block_size: int
         Length of a chunk over all requests. [tokens]
 
     Source:
-        vllm-project/vllm@0.19.0 vllm/model_executor/layers/attention/mla_attention.py determine_chunked_prefill_workspace_size
+        vllm-project/vllm@0.19.0 vllm/model_executor/layers/attention/mla_attention.py
+        determine_chunked_prefill_workspace_size
     """
     return max(min(8 * max_model_len, 4 * max_num_seqs * block_size, limit), max_num_seqs * block_size)
 
