@@ -92,32 +92,39 @@ class WeightFormat(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """
     How quantized linears are stored; sizes are exact integers, never bits per weight.
 
-    A matrix [out, in] of a block format takes ceil(out * in / block_elements) * block_bytes, plus the
-    group terms: one scale (and zero) of `scale_bytes` (`zero_bits`) per `group_size` input elements and output row.
+    A matrix [out, in] takes its blocks, ceil(out * in / block_elements) * block_bytes, plus what goes with them:
+    a scale of `scale_bytes` (and a zero of `zero_bits`) per group, `column_bytes` per input feature and
+    `matrix_bytes` once. GGML types pack each row for itself.
     """
 
     id: str
     family: str
-    kind: str
-    """plain, linear (quantizes linears only), tensor-type (GGML), file-mix (GGUF file type)."""
+    kind: Literal["plain", "linear", "tensor-type", "file-mix"]
+    """linear quantizes linears only; tensor-type is one GGML type; file-mix a GGUF file type, a mix of these."""
     block_elements: int = 1
     block_bytes: int = 2
     group_size: int | None = None
-    """Elements per scale along the input; 0: one per output channel; -1: one per tensor; None: no scale."""
-    scale_bytes: float = 0
+    """Input elements per scale; 0: one per output channel; -1: one per tensor; None: no scale. [elements]"""
+    scale_bytes: int = 0
     zero_bits: int = 0
     block_shape: tuple[int, int] | None = None
-    """Two-dimensional scale blocks [out, in] (fp8 128x128)."""
+    """Two-dimensional scale tiles [out, in] (fp8 128x128); `scale_bytes` is per tile then."""
     nested_block: int | None = None
-    """bitsandbytes double quantization: scales are quantized in blocks of this many."""
-    g_index: bool = False
+    """bitsandbytes double quantization: absmax values are quantized in blocks of this many. [values]"""
+    column_bytes: int = 0
+    """Per input feature: GPTQ's g_idx, EXL3's sign vector. [bytes]"""
+    matrix_bytes: int = 0
+    """Once per matrix: global scale, code book. [bytes]"""
     experts_only: bool = False
     """Only expert matrices are quantized (MXFP4 of gpt-oss)."""
     quantizes_embedding: bool = False
     quantizes_lm_head: bool = False
+    quantizes_vision: bool = False
+    """Linears of vision and audio towers are quantized unless the checkpoint names them."""
     skips: tuple[str, ...] = ()
     """Module names left in 16 bit by default."""
-    tensor_types: dict[str, Any] = {}
+    base_type: str | None = None
+    """file-mix: the GGML tensor type its matrices start from, before llama.cpp raises some."""
     minimum_compute_capability: str | None = None
     native_dtype: str | None = None
     """Entry of Gpu.native_dtypes that computes in it natively."""
@@ -125,6 +132,7 @@ class WeightFormat(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     aliases: tuple[str, ...] = ()
     nominal_bits: float | None = None
     effective_bits: float | None = None
+    """Bits per quantized weight (file-mix: per weight of Llama-3.1-8B), for display only. [bits]"""
     source: str
     notes: str | None = None
 

@@ -1,0 +1,198 @@
+"""
+A model's tensors as a GGUF file holds them, each with its GGML type.
+
+Names and shapes follow convert_hf_to_gguf.py: norms, biases, routers and small tables are F32, the
+up-projection of latent attention is stored as two matrices.
+Source: ggml-org/llama.cpp@0c1e57098 convert_hf_to_gguf.py, gguf-py/gguf/tensor_mapping.py
+"""
+
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from tonnage.errors import MissingFact
+from tonnage.estimate.file_types import Mix, fitting_type, needs_imatrix, output_fits, tensor_type
+from tonnage.spec.facts import WeightFormat
+from tonnage.spec.model import Attention, Component, Model, Tensor
+
+Row = tuple[Tensor, WeightFormat, tuple[int, ...], str]
+
+_TOWERS: frozenset[Component] = frozenset({"vision", "projector", "audio"})
+_CATEGORIES = (
+    ("attn_qkv", ("qkv_proj", "query_key_value", "c_attn", "wqkv", "Wqkv", "att_proj", "in_proj_qkvz", "in_proj_qkv")),
+    ("attn_v", ("v_proj", "self_attention.value", "attention.wv")),
+    ("attn_k", ("k_proj",)),
+    ("attn_q", ("q_proj",)),
+    (
+        "attn_output",
+        ("o_proj", "attention.dense", "out_lin", "attn.c_proj", "attention.wo", "self_attn.dense", "out_proj"),
+    ),
+    ("ffn_gate", ("gate_proj", "w1", "gate_up_proj_gate")),
+    ("ffn_down", ("down_proj", "w2", "dense_4h_to_h", "fc2", "mlp.c_proj", "ffn.down", "output_linear")),
+    ("ffn_up", ("up_proj", "w3", "dense_h_to_4h", "fc1", "c_fc", "gate_up_proj", "input_linear")),
+)
+_ATTENTION_LIKE = frozenset({"attn_qkv", "attn_v", "attn_k", "attn_q", "attn_output"})
+_VALUES = frozenset({"attn_v", "attn_qkv", "attn_kv_b"})
+
+
+class _Matrix(Struct, frozen=True):
+    """A matrix of the file and what the type choice calls it."""
+
+    tensor: Tensor
+    category: str
+
+
+def gguf_rows(model: Model, file_type: WeightFormat, formats: Mapping[str, WeightFormat]) -> Iterator[Row]:
+    """
+    Tensors of the model in a GGUF file type.
+
+    Args:
+        model: Architecture.
+        file_type: Format of kind file-mix.
+        formats: GGML tensor types by catalogue id.
+
+    Returns:
+        Tensor, its type, the decoder layers that hold one each, and where it stands (layers, first, last).
+    """
+    mix = _mix_of(model, file_type)
+    typed = _Typed(mix, formats)
+    for tensor in model.outside:
+        if tensor.component not in _TOWERS:
+            place = "first" if tensor.component == "embedding" else "last"
+            for matrix in _matrices(tensor, None):
+                yield matrix.tensor, typed.format_of(matrix, 0), (), place
+    yield from _layer_rows(model, typed)
+
+
+def _layer_rows(model: Model, typed: "_Typed") -> Iterator[Row]:
+    held: dict[tuple[int, int, str], tuple[Tensor, WeightFormat, list[int], str]] = {}
+    for layer, group_number, matrices, place in _layers_in_order(model):
+        for number, matrix in enumerate(matrices):
+            chosen = typed.format_of(matrix, layer)
+            row = held.setdefault((group_number, number, chosen.id), (matrix.tensor, chosen, [], place))
+            row[2].append(layer)
+    for tensor, chosen, layers, place in held.values():
+        yield tensor, chosen, tuple(layers), place
+
+
+def _layers_in_order(model: Model) -> list[tuple[int, int, tuple[_Matrix, ...], str]]:
+    layers = []
+    for number, group in enumerate(model.layers):
+        attention = group.layer.attention
+        matrices = tuple(m for tensor in group.layer.tensors for m in _matrices(tensor, attention))
+        place = "layers" if group.layer.role == "decoder" else "encoder"
+        layers += [(index, number, matrices, place) for index in group.indices]
+    return sorted(layers, key=lambda entry: (entry[3], entry[0]))
+
+
+class _Typed:
+    """Type of one matrix after the other, counting attn_v-like ones as llama.cpp does."""
+
+    def __init__(self, mix: Mix, formats: Mapping[str, WeightFormat]) -> None:
+        self.mix = mix
+        self.formats = formats
+        self.values_before = 0
+
+    def format_of(self, matrix: _Matrix, layer: int) -> WeightFormat:
+        return self._format(self._type(matrix, layer))
+
+    def _type(self, matrix: _Matrix, layer: int) -> str:
+        tensor, category = matrix.tensor, matrix.category
+        if category == "f32" or tensor.in_features == 1:
+            return "f32"
+        chosen = tensor_type(self.mix, category, layer, self.values_before, expert=tensor.experts > 1)
+        if category in _VALUES:
+            self.values_before += 1
+        output_like = category == "output" or (category == "token_embd" and self.mix.tied)
+        if output_like and chosen not in ("f32", "f16", "bf16") and not output_fits(self.mix, tensor.in_features):
+            chosen = "q8_0"
+        return fitting_type(chosen, tensor.in_features)
+
+    def _format(self, name: str) -> WeightFormat:
+        found = self.formats.get("ggml-" + name)
+        if found is None:
+            raise MissingFact(f"GGML type ggml-{name} is not in the catalogue's formats")
+        return found
+
+
+def _matrices(tensor: Tensor, attention: Attention | None) -> Iterator[_Matrix]:
+    if "kv_b_proj" in tensor.name and attention is not None and tensor.linear:
+        yield from _latent_up_projections(tensor, attention)
+    elif tensor.component == "embedding":
+        yield _Matrix(tensor, "token_embd" if _is_token_table(tensor) else "f32")
+    elif tensor.component == "lm_head":
+        yield _Matrix(tensor, "output")
+    elif not tensor.linear or tensor.component == "router" or tensor.in_features == 1:
+        yield _Matrix(tensor, "f32")
+    else:
+        yield _Matrix(tensor, category_of(tensor, attention))
+
+
+def _is_token_table(tensor: Tensor) -> bool:
+    return "position" not in tensor.name and "token_type" not in tensor.name and "wpe" not in tensor.name
+
+
+def _latent_up_projections(tensor: Tensor, attention: Attention) -> Iterator[_Matrix]:
+    """attn_k_b is stored transposed, its rows qk_nope_head_dim wide; attn_v_b as it is."""
+    heads, latent = attention.num_attention_heads, tensor.in_features
+    keys = tensor.out_features // heads - attention.v_head_dim
+    yield _Matrix(replace(tensor, out_features=heads * latent, in_features=keys, name=tensor.name + ".k_b"), "other")
+    yield _Matrix(replace(tensor, out_features=heads * attention.v_head_dim, name=tensor.name + ".v_b"), "other")
+
+
+def category_of(tensor: Tensor, attention: Attention | None) -> str:
+    """What llama.cpp's type choice calls a linear of a layer."""
+    latent = attention is not None and attention.kind == "mla"
+    feed_forward = tensor.component in ("mlp", "routed_experts", "shared_experts")
+    for category, names in _CATEGORIES:
+        if (category in _ATTENTION_LIKE) == feed_forward:
+            continue
+        if any(name in tensor.name for name in names):
+            if category == "attn_output" and tensor.component == "ssm":
+                return "other"
+            return "attn_q" if latent and category == "attn_q" else category
+    return "other"
+
+
+def _mix_of(model: Model, file_type: WeightFormat) -> Mix:
+    layers = model.num_hidden_layers
+    attention = next((g.layer.attention for g in model.layers if g.layer.attention), None)
+    name = file_type.id.removeprefix("gguf-").replace("-", "_")
+    return Mix(
+        file_type=name,
+        base=(file_type.base_type or "").removeprefix("ggml-"),
+        layers=layers,
+        value_tensors=_value_tensors(model),
+        experts=max((g.layer.moe.num_experts for g in model.layers if g.layer.moe), default=0),
+        gqa=_query_heads_per_kv_head(attention),
+        falcon=model.model_type in ("falcon", "RefinedWebModel", "RefinedWeb"),
+        seventy=_is_seventy(model, attention),
+        tied=model.tie_word_embeddings,
+        imatrix=needs_imatrix(name),
+    )
+
+
+def _value_tensors(model: Model) -> int:
+    return sum(
+        group.count
+        for group in model.layers
+        for tensor in group.layer.tensors
+        for matrix in _matrices(tensor, group.layer.attention)
+        if matrix.category in _VALUES
+    )
+
+
+def _query_heads_per_kv_head(attention: Attention | None) -> int:
+    """Latent attention counts as one KV head. [heads]"""
+    if attention is None:
+        return 0
+    return attention.num_attention_heads // (1 if attention.kind == "mla" else attention.num_key_value_heads)
+
+
+def _is_seventy(model: Model, attention: Attention | None) -> bool:
+    if model.num_hidden_layers != 80 or attention is None:
+        return False
+    if model.model_type in ("qwen2", "olmo", "nemotron-nas", "deci"):
+        return True
+    return model.model_type in ("llama", "mistral") and attention.num_attention_heads != attention.num_key_value_heads
