@@ -25,7 +25,12 @@ def plain_kv_format(dtype: str) -> KvFormat:
 
 
 def layer_cache_bytes_per_token(
-    layer: Layer, k_format: KvFormat, v_format: KvFormat, tensor_parallel_size: int = 1, *, compressed_latent: bool = True
+    layer: Layer,
+    k_format: KvFormat,
+    v_format: KvFormat,
+    tensor_parallel_size: int = 1,
+    *,
+    compressed_latent: bool = True,
 ) -> int:
     """
     Cache of one decoder token in one layer on one rank.
@@ -115,25 +120,92 @@ def layer_state_bytes(
     Returns:
         Size. [bytes]
     """
-    tp = tensor_parallel_size
-    channels = recurrent.conv_channels
-    if recurrent.kind == "mamba2" and recurrent.n_groups % tp:
-        channels = recurrent_state.mamba2_convolution_channels(
-            inner_size=recurrent.inner_size,
-            n_groups=recurrent.n_groups,
-            state_size=recurrent.state_columns,
-            tensor_parallel_size=tp,
-        )
-    state = recurrent_state.matrix(
+    return _STATES[recurrent.kind](recurrent, conv_bytes, state_bytes, tensor_parallel_size)
+
+
+def _mamba1(recurrent: Recurrent, conv_bytes: int, state_bytes: int, tensor_parallel_size: int) -> int:
+    return recurrent_state.mamba1(
+        inner_size=recurrent.inner_size,
+        state_size=recurrent.state_columns,
+        conv_kernel=recurrent.conv_kernel,
+        conv_bytes=conv_bytes,
+        state_bytes=state_bytes,
+        tensor_parallel_size=tensor_parallel_size,
+    )
+
+
+def _mamba2(recurrent: Recurrent, conv_bytes: int, state_bytes: int, tensor_parallel_size: int) -> int:
+    return recurrent_state.mamba2(
+        inner_size=recurrent.inner_size,
+        heads=recurrent.state_heads,
+        head_dim=recurrent.state_rows,
+        state_size=recurrent.state_columns,
+        n_groups=recurrent.n_groups,
+        conv_kernel=recurrent.conv_kernel,
+        conv_bytes=conv_bytes,
+        state_bytes=state_bytes,
+        tensor_parallel_size=tensor_parallel_size,
+    )
+
+
+def _gated_delta(recurrent: Recurrent, conv_bytes: int, state_bytes: int, tensor_parallel_size: int) -> int:
+    return recurrent_state.gated_delta(
+        num_key_heads=recurrent.num_key_heads,
+        key_head_dim=recurrent.key_head_dim,
+        num_value_heads=recurrent.num_value_heads,
+        value_head_dim=recurrent.value_head_dim,
+        conv_kernel=recurrent.conv_kernel,
+        conv_bytes=conv_bytes,
+        state_bytes=state_bytes,
+        tensor_parallel_size=tensor_parallel_size,
+    )
+
+
+def _kda(recurrent: Recurrent, conv_bytes: int, state_bytes: int, tensor_parallel_size: int) -> int:
+    return recurrent_state.kda(
+        heads=recurrent.state_heads,
+        head_dim=recurrent.state_rows,
+        conv_kernel=recurrent.conv_kernel,
+        conv_bytes=conv_bytes,
+        state_bytes=state_bytes,
+        tensor_parallel_size=tensor_parallel_size,
+    )
+
+
+def _lightning(recurrent: Recurrent, _: int, state_bytes: int, tensor_parallel_size: int) -> int:
+    return recurrent_state.lightning(
+        heads=recurrent.state_heads,
+        head_dim=recurrent.state_rows,
+        state_bytes=state_bytes,
+        tensor_parallel_size=tensor_parallel_size,
+    )
+
+
+def _short_conv(recurrent: Recurrent, conv_bytes: int, _: int, tensor_parallel_size: int) -> int:
+    return recurrent_state.short_conv(
+        channels=recurrent.conv_channels,
+        conv_kernel=recurrent.conv_kernel,
+        conv_bytes=conv_bytes,
+        tensor_parallel_size=tensor_parallel_size,
+    )
+
+
+def _rwkv(recurrent: Recurrent, conv_bytes: int, state_bytes: int, tensor_parallel_size: int) -> int:
+    matrix = recurrent_state.matrix(
         heads=recurrent.state_heads,
         rows=recurrent.state_rows,
         columns=recurrent.state_columns,
         element_bytes=state_bytes,
-        tensor_parallel_size=tp,
+        tensor_parallel_size=tensor_parallel_size,
     )
-    return state + recurrent_state.convolution(
-        channels=channels, kernel=recurrent.conv_kernel, element_bytes=conv_bytes, tensor_parallel_size=tp
-    )
+    return matrix + recurrent.conv_channels * conv_bytes
+
+
+_STATES = {
+    "mamba1": _mamba1, "mamba2": _mamba2, "gated_delta": _gated_delta, "kda": _kda,
+    "lightning": _lightning, "short_conv": _short_conv, "rwkv": _rwkv,
+}  # fmt: skip
+"""Law of each kind of recurrent layer."""
 
 
 def decoder_groups(model: Model, layers: Iterable[int] | None = None) -> list[tuple[LayerGroup, int]]:

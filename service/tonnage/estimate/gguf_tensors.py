@@ -14,25 +14,18 @@ from msgspec.structs import replace
 from tonnage.errors import MissingFact
 from tonnage.estimate.file_types import Mix, fitting_type, needs_imatrix, output_fits, tensor_type
 from tonnage.spec.facts import WeightFormat
-from tonnage.spec.model import Attention, Component, Model, Tensor
+from tonnage.spec.model import Attention, Component, Layer, Model, Tensor
 
 Row = tuple[Tensor, WeightFormat, tuple[int, ...], str]
 
 _TOWERS: frozenset[Component] = frozenset({"vision", "projector", "audio"})
-_CATEGORIES = (
-    ("attn_qkv", ("qkv_proj", "query_key_value", "c_attn", "wqkv", "Wqkv", "att_proj", "in_proj_qkvz", "in_proj_qkv")),
-    ("attn_v", ("v_proj", "self_attention.value", "attention.wv")),
-    ("attn_k", ("k_proj",)),
-    ("attn_q", ("q_proj",)),
-    (
-        "attn_output",
-        ("o_proj", "attention.dense", "out_lin", "attn.c_proj", "attention.wo", "self_attn.dense", "out_proj"),
-    ),
-    ("ffn_gate", ("gate_proj", "w1", "gate_up_proj_gate")),
-    ("ffn_down", ("down_proj", "w2", "dense_4h_to_h", "fc2", "mlp.c_proj", "ffn.down", "output_linear")),
-    ("ffn_up", ("up_proj", "w3", "dense_h_to_4h", "fc1", "c_fc", "gate_up_proj", "input_linear")),
-)
-_ATTENTION_LIKE = frozenset({"attn_qkv", "attn_v", "attn_k", "attn_q", "attn_output"})
+_CATEGORIES = {
+    "qkv": "attn_qkv", "q": "attn_q", "k": "attn_k", "v": "attn_v", "o": "attn_output",
+    "in_proj_qkv": "attn_qkv", "lightning_qkv": "attn_qkv",
+    "kda_q": "attn_q", "kda_k": "attn_k", "kda_v": "attn_v",
+    "gate": "ffn_gate", "up": "ffn_up", "gate_up": "ffn_up", "down": "ffn_down",
+}  # fmt: skip
+"""Role of a linear -> what the type choice calls it; the rest is "other"."""
 _VALUES = frozenset({"attn_v", "attn_qkv", "attn_kv_b"})
 
 
@@ -79,8 +72,7 @@ def _layer_rows(model: Model, typed: "_Typed") -> Iterator[Row]:
 def _layers_in_order(model: Model) -> list[tuple[int, int, tuple[_Matrix, ...], str]]:
     layers = []
     for number, group in enumerate(model.layers):
-        attention = group.layer.attention
-        matrices = tuple(m for tensor in group.layer.tensors for m in _matrices(tensor, attention))
+        matrices = tuple(m for tensor in group.layer.tensors for m in _matrices(tensor, group.layer))
         place = "layers" if group.layer.role == "decoder" else "encoder"
         layers += [(index, number, matrices, place) for index in group.indices]
     return sorted(layers, key=lambda entry: (entry[3], entry[0]))
@@ -116,43 +108,48 @@ class _Typed:
         return found
 
 
-def _matrices(tensor: Tensor, attention: Attention | None) -> Iterator[_Matrix]:
-    if "kv_b_proj" in tensor.name and attention is not None and tensor.linear:
-        yield from _latent_up_projections(tensor, attention)
+def _matrices(tensor: Tensor, layer: Layer | None) -> Iterator[_Matrix]:
+    if layer is not None and tensor.linear and tensor.role in _SPLIT:
+        yield from _SPLIT[tensor.role](tensor, layer)
     elif tensor.component == "embedding":
         yield _Matrix(tensor, "token_embd" if _is_token_table(tensor) else "f32")
     elif tensor.component == "lm_head":
         yield _Matrix(tensor, "output")
-    elif not tensor.linear or tensor.component == "router" or tensor.in_features == 1:
+    elif not tensor.linear or tensor.component == "router" or 1 in (tensor.in_features, tensor.out_features):
         yield _Matrix(tensor, "f32")
     else:
-        yield _Matrix(tensor, category_of(tensor, attention))
+        yield _Matrix(tensor, category_of(tensor))
 
 
 def _is_token_table(tensor: Tensor) -> bool:
     return "position" not in tensor.name and "token_type" not in tensor.name and "wpe" not in tensor.name
 
 
-def _latent_up_projections(tensor: Tensor, attention: Attention) -> Iterator[_Matrix]:
+def _latent_up_projections(tensor: Tensor, layer: Layer) -> Iterator[_Matrix]:
     """attn_k_b is stored transposed, its rows qk_nope_head_dim wide; attn_v_b as it is."""
+    attention = layer.attention
+    if attention is None:
+        return
     heads, latent = attention.num_attention_heads, tensor.in_features
     keys = tensor.out_features // heads - attention.v_head_dim
     yield _Matrix(replace(tensor, out_features=heads * latent, in_features=keys, name=tensor.name + ".k_b"), "other")
     yield _Matrix(replace(tensor, out_features=heads * attention.v_head_dim, name=tensor.name + ".v_b"), "other")
 
 
-def category_of(tensor: Tensor, attention: Attention | None) -> str:
+def _delta_inputs(tensor: Tensor, layer: Layer) -> Iterator[_Matrix]:
+    """q, k and v are one matrix of the file, the output gate z another."""
+    gate = layer.recurrent.inner_size if layer.recurrent else 0
+    yield _Matrix(replace(tensor, out_features=tensor.out_features - gate), "attn_qkv")
+    yield _Matrix(replace(tensor, out_features=gate, name=tensor.name + ".z"), "other")
+
+
+_SPLIT = {"kv_b": _latent_up_projections, "in_proj_qkvz": _delta_inputs}
+"""Roles that a GGUF file stores as two matrices."""
+
+
+def category_of(tensor: Tensor) -> str:
     """What llama.cpp's type choice calls a linear of a layer."""
-    latent = attention is not None and attention.kind == "mla"
-    feed_forward = tensor.component in ("mlp", "routed_experts", "shared_experts")
-    for category, names in _CATEGORIES:
-        if (category in _ATTENTION_LIKE) == feed_forward:
-            continue
-        if any(name in tensor.name for name in names):
-            if category == "attn_output" and tensor.component == "ssm":
-                return "other"
-            return "attn_q" if latent and category == "attn_q" else category
-    return "other"
+    return _CATEGORIES.get(tensor.role.removeprefix("expert_").removeprefix("shared_"), "other")
 
 
 def _mix_of(model: Model, file_type: WeightFormat) -> Mix:
@@ -178,7 +175,7 @@ def _value_tensors(model: Model) -> int:
         group.count
         for group in model.layers
         for tensor in group.layer.tensors
-        for matrix in _matrices(tensor, group.layer.attention)
+        for matrix in _matrices(tensor, group.layer)
         if matrix.category in _VALUES
     )
 

@@ -64,7 +64,7 @@ class StageWeights(Struct, frozen=True, kw_only=True):
     plain_bytes: int
     quantized_parameters: int
     largest_matrix: int
-    """Elements of the largest single linear matrix on the rank: what a dequantization must hold. [elements]"""
+    """Elements of the largest linear matrix on the rank, head aside: what a dequantization must hold. [elements]"""
 
 
 @remembered()
@@ -177,7 +177,7 @@ class _Sum:
         else:
             self.quantized += size
             self.quantized_parameters += elements
-        if tensor.linear:
+        if tensor.linear and tensor.component != "lm_head":
             self.largest = max(self.largest, elements // copies // local_copies(tensor, cut))
 
     def frozen(self) -> StageWeights:
@@ -213,7 +213,8 @@ def local_shape(tensor: Tensor, cut: _Cut) -> tuple[int, int]:
 
 
 def _column(tensor: Tensor, cut: _Cut) -> tuple[int, int]:
-    return _part(tensor, tensor.out_features, cut.tensor_parallel_size), tensor.in_features
+    queries = _part(tensor, tensor.out_features - tensor.kv_out_features, cut.tensor_parallel_size)
+    return queries + _kv_rows(tensor, tensor.kv_out_features, cut), tensor.in_features
 
 
 def _row(tensor: Tensor, cut: _Cut) -> tuple[int, int]:
@@ -223,8 +224,14 @@ def _row(tensor: Tensor, cut: _Cut) -> tuple[int, int]:
 
 
 def _kv(tensor: Tensor, cut: _Cut) -> tuple[int, int]:
+    return _kv_rows(tensor, tensor.out_features, cut), tensor.in_features
+
+
+def _kv_rows(tensor: Tensor, rows: int, cut: _Cut) -> int:
+    if not rows:
+        return 0
     heads = sharding.kv_heads(num_key_value_heads=tensor.heads, tensor_parallel_size=cut.tensor_parallel_size)
-    return tensor.out_features // tensor.heads * heads, tensor.in_features
+    return rows // tensor.heads * heads
 
 
 def _vocab(tensor: Tensor, cut: _Cut) -> tuple[int, int]:
