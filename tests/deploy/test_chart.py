@@ -8,6 +8,7 @@ import yaml
 from helm_python import Chart
 from helm_python import chart as helm
 from helm_python.errors import HelmError
+
 from tonnage.api.settings import Settings
 
 VALUES = ["values-open.yaml", "values-full.yaml", "values-external-redis.yaml"]
