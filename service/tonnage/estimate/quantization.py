@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from tonnage.architecture.checkpoint_format import group_format
 from tonnage.errors import MissingFact
 from tonnage.estimate.gguf_tensors import gguf_rows
 from tonnage.estimate.identity_cache import remembered
@@ -67,7 +68,7 @@ def stored_tensors(
     """
     if weight_format.kind == "file-mix":
         return tuple(_file_mix(model, weight_format, formats or {}))
-    rule = _Rule(model, weight_format, dtype or model.dtype)
+    rule = _Rule(model, weight_format, formats or {}, dtype or model.dtype)
     return (*_outside(model.outside, rule), *_inside(model, rule))
 
 
@@ -98,17 +99,25 @@ def _inside(model: Model, rule: "_Rule") -> Iterator[Stored]:
 class _Rule:
     """Formats of tensors under one quantization; patterns are compiled once."""
 
-    def __init__(self, model: Model, weight_format: WeightFormat, dtype: str) -> None:
+    def __init__(
+        self, model: Model, weight_format: WeightFormat, formats: Mapping[str, WeightFormat], dtype: str
+    ) -> None:
         own = model.quantization_config if model.weight_format == weight_format.id else None
         self.format = weight_format
         self.plain = plain_format(dtype)
-        self.explicit = own is not None
         self.skipped = tuple(patterns(_skipped_names(own or {}), weight_format.skips))
+        self.groups = tuple(_groups(own or {}, formats))
         self.quantizes_lm_head = weight_format.quantizes_lm_head or bool((own or {}).get("lm_head"))
+        listed = bool(self.skipped or self.groups)
+        mixture = any(group.layer.moe for group in model.layers)
+        self.experts_only = weight_format.experts_only or (
+            weight_format.experts_only_in_mixtures and mixture and not listed
+        )
+        self.quantizes_towers = weight_format.quantizes_vision or (listed and weight_format.family in _LISTS_TOWERS)
 
     def by_format(self, tensor: Tensor, layers: tuple[int, ...]) -> list[tuple[WeightFormat, tuple[int, ...]]]:
         """Layers that hold the tensor, by the format they hold it in."""
-        if not self.may_quantize(tensor) or not self.skipped:
+        if not self.may_quantize(tensor) or not (self.skipped or self.groups):
             return [(self.format_of(tensor, layers[0]), layers)]
         chosen: dict[str, tuple[WeightFormat, list[int]]] = {}
         for layer in layers:
@@ -117,8 +126,8 @@ class _Rule:
         return [(found, tuple(indices)) for found, indices in chosen.values()]
 
     def format_of(self, tensor: Tensor, layer: int | None) -> WeightFormat:
-        if self.may_quantize(tensor) and not self._named_plain(tensor, layer):
-            return self.format
+        if self.may_quantize(tensor):
+            return self._quantized(module_paths(tensor.name, layer))
         if tensor.fixed_dtype is not None:
             return plain_format(tensor.fixed_dtype)
         return self.format if self.format.kind == "plain" else self.plain
@@ -133,32 +142,60 @@ class _Rule:
             return False
         if tensor.component == "lm_head":
             return self.quantizes_lm_head
-        if tensor.component in _TOWERS and not (self.format.quantizes_vision or self.explicit):
+        if tensor.component in _TOWERS and not self.quantizes_towers:
             return False
-        return not self.format.experts_only or tensor.component == "routed_experts"
+        return not self.experts_only or tensor.component == "routed_experts"
 
-    def _named_plain(self, tensor: Tensor, layer: int | None) -> bool:
-        paths = module_paths(tensor.name, layer)
-        return any(pattern.matches(paths) for pattern in self.skipped)
+    def _quantized(self, paths: tuple[str, ...]) -> WeightFormat:
+        if any(pattern.matches(paths) for pattern in self.skipped):
+            return self.plain
+        if not self.groups:
+            return self.format
+        return next((found for targets, found in self.groups if _targeted(targets, paths)), self.plain)
+
+
+_LISTS_TOWERS = frozenset({"compressed-tensors", "fp8", "torchao", "quanto", "hqq"})
+"""Families whose checkpoints quantize every linear that they do not list, towers too."""
+
+
+def _targeted(targets: tuple[Pattern, ...], paths: tuple[str, ...]) -> bool:
+    return any(target.text in _CLASSES or target.matches(paths) for target in targets)
+
+
+_CLASSES = frozenset({"Linear", "FusedMoE", "LinearBase"})
+
+
+def _groups(
+    config: Mapping[str, Any], formats: Mapping[str, WeightFormat]
+) -> Iterator[tuple[tuple[Pattern, ...], WeightFormat]]:
+    """Groups of a checkpoint that stores different modules in different formats, the most specific first."""
+    read = [
+        (tuple(patterns(group.get("targets") or ("Linear",))), group_format(group))
+        for group in (config.get("config_groups") or {}).values()
+        if isinstance(group, Mapping) and group.get("weights")
+    ]
+    if len({found for _, found in read}) < 2 and all(t.text in _CLASSES for targets, _ in read for t in targets):
+        return
+    for targets, found in sorted(read, key=lambda entry: any(t.text in _CLASSES for t in entry[0])):
+        if found in formats:
+            yield targets, formats[found]
 
 
 def _skipped_names(config: Mapping[str, Any]) -> Iterator[str]:
     """Names that a checkpoint's quantization_config leaves plain, in every spelling the quantizers use."""
-    for key in (
-        "modules_to_not_convert",
-        "ignore",
-        "ignored_layers",
-        "exclude_modules",
-        "llm_int8_skip_modules",
-        "exclude",
-    ):
-        yield from config.get(key) or ()
-    for pattern in config.get("dynamic") or {}:
+    for key in _SKIP_KEYS:
+        names = config.get(key)
+        yield from (name for name in names if isinstance(name, str)) if isinstance(names, list | tuple) else ()
+    dynamic = config.get("dynamic")
+    for pattern in dynamic if isinstance(dynamic, Mapping) else ():
         if pattern.startswith("-:"):
             yield "re:" + pattern[2:]
-    for pattern, precision in (config.get("modules_in_block_to_quantize_off") or {}).items():
-        if not precision:
-            yield pattern
+
+
+_SKIP_KEYS = (
+    "modules_to_not_convert", "ignore", "ignored_layers", "exclude_modules", "llm_int8_skip_modules", "exclude",
+    "skip_modules",
+)  # fmt: skip
 
 
 @lru_cache(maxsize=64)

@@ -117,6 +117,8 @@ class WeightFormat(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Once per matrix: global scale, code book. [bytes]"""
     experts_only: bool = False
     """Only expert matrices are quantized (MXFP4 of gpt-oss)."""
+    experts_only_in_mixtures: bool = False
+    """In a model with experts only these are quantized, in a dense one every linear (NVFP4 checkpoints)."""
     quantizes_embedding: bool = False
     quantizes_lm_head: bool = False
     quantizes_vision: bool = False
