@@ -1,0 +1,113 @@
+"""
+How the CUDA caching allocator of PyTorch counts tensors and takes memory from the driver.
+
+Requests are rounded to 512 bytes. Up to 1 MiB they share 2 MiB segments and are counted exactly. Larger
+ones come from 20 MiB segments (below 10 MiB) or from segments of their own (rounded to 2 MiB), and a
+remainder of at most 1 MiB is not split off: it counts as allocated.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable
+
+from tonnage.units import MiB, ceil_div, round_up
+
+GRANULE = 512
+SMALL = MiB
+SMALL_SEGMENT = 2 * MiB
+OWN_SEGMENT = 10 * MiB
+SHARED_SEGMENT = 20 * MiB
+ROUNDING = 2 * MiB
+
+
+def block(*, request: int) -> int:
+    """
+    One request rounded to the allocator's granularity.
+
+    Args:
+        request: Size of the tensor. [bytes]
+
+    Returns:
+        Multiple of 512. [bytes]
+
+    Source:
+        pytorch/pytorch@2.6 c10/cuda/CUDACachingAllocator.cpp round_size (kMinBlockSize)
+    """
+    return round_up(request, GRANULE)
+
+
+def segment(*, request: int) -> int:
+    """
+    What the driver is asked for when no free block fits.
+
+    Args:
+        request: Size of the tensor. [bytes]
+
+    Returns:
+        2 MiB up to 1 MiB, 20 MiB below 10 MiB, else the request rounded to 2 MiB. [bytes]
+
+    Source:
+        pytorch/pytorch@2.6 c10/cuda/CUDACachingAllocator.cpp get_allocation_size
+    """
+    if request <= SMALL:
+        return SMALL_SEGMENT
+    return SHARED_SEGMENT if request < OWN_SEGMENT else round_up(request, ROUNDING)
+
+
+def allocated(*, tensors: Iterable[tuple[int, int]], warm: int = 0) -> int:
+    """
+    Resident tensors as memory_allocated() counts them, remainders that are not split off included.
+
+    Args:
+        tensors: Size and count of equal tensors, in the order they are made. [bytes]
+        warm: One block taken and freed before the first tensor (transformers' allocator warm-up). [bytes]
+
+    Returns:
+        Counted size, at least the sum of the tensors. [bytes]
+
+    Source:
+        pytorch/pytorch@2.6 c10/cuda/CUDACachingAllocator.cpp should_split (remaining > kSmallSize), alloc_found_block
+    """
+    return _placed(tensors, warm)[0]
+
+
+def reserved(*, tensors: Iterable[tuple[int, int]], warm: int = 0) -> int:
+    """
+    Segments that hold the resident tensors, as memory_reserved() counts them.
+
+    Args:
+        tensors: Size and count of equal tensors, in the order they are made. [bytes]
+        warm: One block taken and freed before the first tensor. [bytes]
+
+    Returns:
+        Segments taken from the driver. [bytes]
+
+    Source:
+        pytorch/pytorch@2.6 c10/cuda/CUDACachingAllocator.cpp get_allocation_size, alloc_block
+    """
+    return _placed(tensors, warm)[1]
+
+
+def _placed(tensors: Iterable[tuple[int, int]], warm: int) -> tuple[int, int]:
+    free = [segment(request=warm)] if warm > SMALL else []
+    counted, held, small = 0, sum(free), 0
+    for size, count in tensors:
+        size = block(request=size)  # noqa: PLW2901
+        if size <= SMALL:
+            small += size * count
+            continue
+        while count > 0:
+            position = bisect_left(free, size)
+            if position < len(free):
+                space = free.pop(position)
+            else:
+                space = segment(request=size)
+                held += space
+            fitting = min(count, space // size)
+            remainder = space - fitting * size
+            counted += fitting * size
+            count -= fitting  # noqa: PLW2901
+            if remainder > SMALL:
+                insort(free, remainder)
+            else:
+                counted += remainder
+    return counted + small, held + ceil_div(small, SMALL_SEGMENT) * SMALL_SEGMENT
