@@ -62,7 +62,7 @@ def rocm() -> int:
 
 def cublas_workspace(*, compute_capability_major: int) -> int:
     """
-    cuBLAS workspace that PyTorch allocates for the first matmul of a stream; it is counted as allocated.
+    Workspace of cuBLAS that PyTorch allocates for the first matmul of a stream; it is counted as allocated.
 
     Args:
         compute_capability_major: 9 for Hopper. [unitless]
