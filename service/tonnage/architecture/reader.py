@@ -1,9 +1,24 @@
 """config.json or GGUF header -> `Model`: the front door of this package."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
+
+from tonnage.architecture.composition import Reading
+from tonnage.architecture.counts import active_parameters, count_by_component
+from tonnage.architecture.fields import Fields
+from tonnage.architecture.published import Comparison, best_reading
+from tonnage.architecture.tables import tables
+from tonnage.errors import ContradictoryWorkload, MissingFact
 from tonnage.spec.model import Model
+
+Trust = Literal["exact", "checked", "recalled", "generic", "count"]
+KEPT = 1024
+"""Models kept in process by content; the oldest goes first. [unitless]"""
+
+_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "half": "fp16", "float": "fp32"}
+_kept: dict[bytes, Model] = {}
 
 
 def read_config(
@@ -13,7 +28,7 @@ def read_config(
     revision: str | None = None,
     parameters: int | None = None,
     source: str = "config",
-    trust: str | None = None,
+    trust: Trust | None = None,
 ) -> Model:
     """
     Architecture of a Hugging Face config.json.
@@ -33,7 +48,72 @@ def read_config(
         MissingFact: Keys without which the architecture is not defined; `pointer` is /model/config/<key>.
         ContradictoryWorkload: Values that cannot be, such as a layer list of the wrong length.
     """
-    raise NotImplementedError
+    key = msgspec.msgpack.encode((config, id, revision, parameters, source, trust))
+    model = _kept.get(key)
+    if model is None:
+        model = msgspec.structs.replace(_read(config, parameters), id=id, revision=revision, source=source)
+        if trust is not None:
+            model = msgspec.structs.replace(model, trust=trust)
+        if len(_kept) >= KEPT:
+            _kept.pop(next(iter(_kept)), None)
+        _kept[key] = model
+    return model
+
+
+def _read(config: Mapping[str, Any], parameters: int | None) -> Model:
+    model_type = config.get("model_type")
+    if not isinstance(model_type, str):
+        raise MissingFact(
+            "the config lacks model_type: without it the architecture is not defined",
+            pointer="/model/config/model_type",
+        )
+    table = tables().get(model_type)
+    if table is None:
+        raise ContradictoryWorkload(f"unknown model_type {model_type!r}", pointer="/model/config/model_type")
+    reading, comparison = best_reading(Fields(table, config, given=_task(config)), parameters)
+    return _model(reading, comparison, model_type, config)
+
+
+def _task(config: Mapping[str, Any]) -> dict[str, Any]:
+    architectures = config.get("architectures")
+    if not isinstance(architectures, list) or not architectures or not isinstance(architectures[0], str):
+        return {}
+    name = architectures[0]
+    if name.endswith(("LMHeadModel", "DoubleHeadsModel")):
+        return {"task": "CausalLM"}
+    return {"task": name.rpartition("For")[2] if "For" in name else "Model"}
+
+
+def _model(reading: Reading, comparison: Comparison, model_type: str, config: Mapping[str, Any]) -> Model:
+    text = reading.text
+    counts = count_by_component(reading.layers, reading.outside)
+    return Model(
+        family=reading.fields.table.family or model_type,
+        model_type=model_type,
+        dtype=_dtype(config, text.config),
+        parameters_total=sum(counts.values()),
+        parameters_active=active_parameters(reading.layers, reading.outside),
+        hidden_size=text.integer("hidden_size"),
+        vocab_size=text.count("vocab_size"),
+        max_position_embeddings=text.count("max_position_embeddings"),
+        tie_word_embeddings=text.flag("tie_word_embeddings"),
+        layers=reading.layers,
+        outside=reading.outside,
+        vision=reading.vision,
+        rope_scaling=text["rope_scaling"],
+        quantization_config=config.get("quantization_config") or text.config.get("quantization_config"),
+        max_source_positions=reading.encoder.count("max_position_embeddings") if reading.encoder else 0,
+        config=dict(config),
+        trust=comparison.trust,
+        notes=comparison.notes,
+        unknown_fields=comparison.unknown_fields,
+    )
+
+
+def _dtype(*configs: Mapping[str, Any]) -> str:
+    stated = [c.get(key) for c in configs for key in ("torch_dtype", "dtype")]
+    words = [str(word).removeprefix("torch.") for word in stated if word]
+    return next((_DTYPES[word] for word in words if word in _DTYPES), "bf16")
 
 
 def read_gguf(

@@ -1,0 +1,136 @@
+"""A whole model from its parts: decoder, encoder, towers, and what stands outside the layers."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from tonnage.architecture.fields import Fields
+from tonnage.architecture.layers import layer_groups
+from tonnage.architecture.tables import PartRow, Table, tables
+from tonnage.architecture.tensors import from_rows
+from tonnage.errors import ContradictoryWorkload
+from tonnage.spec.model import Component, LayerGroup, Tensor, Vision
+
+TOWERS: dict[str, Component] = {"audio": "audio", "vision": "vision"}
+INHERITED = ("tie_word_embeddings",)
+"""Keys whose value in the whole config also holds for its parts."""
+
+
+class Reading(Struct, frozen=True, kw_only=True):
+    """What a config says, before it is summed up as a `Model`."""
+
+    fields: Fields
+    text: Fields
+    encoder: Fields | None
+    layers: tuple[LayerGroup, ...]
+    outside: tuple[Tensor, ...]
+    vision: Vision | None
+
+
+def compose(fields: Fields) -> Reading:
+    """Read every part that the table of `fields` names; a table without parts is one stack."""
+    parts = _parts(fields)
+    text = parts.get("text", fields)
+    text.require()
+    layers = layer_groups(text)
+    outside = stack_tensors(text)
+    encoder = parts.get("encoder")
+    if encoder is not None:
+        encoder.require()
+        layers = (*layer_groups(encoder), *layers)
+        outside = [*stack_tensors(encoder), *outside]
+    whole = fields.knowing(parts)
+    for name, component in TOWERS.items():
+        if name in parts:
+            outside = [*tower_tensors(parts[name], component), *outside]
+    if parts:
+        outside += stack_tensors(whole)
+    return Reading(
+        fields=fields,
+        text=text,
+        encoder=encoder,
+        layers=layers,
+        outside=tuple(outside),
+        vision=_vision(whole, parts["vision"]) if "vision" in parts else None,
+    )
+
+
+def _parts(fields: Fields) -> dict[str, Fields]:
+    rows = fields.table.parts.items()
+    return {name: _part(fields, row) for name, row in rows if fields.evaluate(row.when)}
+
+
+def _part(fields: Fields, row: PartRow) -> Fields:
+    config = fields.config
+    inherited = {key: config[key] for key in INHERITED if config.get(key) is not None}
+    for key in row.keys:
+        if key == "":
+            return fields.as_table(_table(row, config))
+        nested = config.get(key)
+        if nested is None:
+            continue
+        pointer = f"{fields.pointer}/{key}"
+        if not isinstance(nested, Mapping):
+            raise ContradictoryWorkload(f"{key} must be an object", pointer=pointer)
+        fields.read.add(key)
+        given = fields.given | inherited
+        return Fields(_table(row, nested), nested, nested=True, pointer=pointer, given=given)
+    nothing: dict[str, Any] = {}
+    pointer = f"{fields.pointer}/{row.keys[0]}"
+    return Fields(tables()[row.table], nothing, nested=True, pointer=pointer, given=fields.given | inherited)
+
+
+def _table(row: PartRow, nested: Mapping[str, Any]) -> Table:
+    known = tables()
+    stated = nested.get("model_type")
+    if row.fixed or not isinstance(stated, str) or stated not in known or known[stated].parts:
+        return known[row.table]
+    return known[stated]
+
+
+def stack_tensors(fields: Fields) -> list[Tensor]:
+    """Tensors of one part that stand outside its layers."""
+    return from_rows(fields, (*fields.table.outside_tensors, *fields.table.outside_more))
+
+
+def tower_tensors(fields: Fields, component: Component) -> list[Tensor]:
+    """All tensors of an encoder tower: its layers flattened, each tensor once with the number of layers as copies."""
+    fields.require()
+    prefix = fields.name("layers")
+    layered = [
+        msgspec.structs.replace(
+            tensor,
+            name=f"{prefix}.{tensor.name}",
+            component=component,
+            experts=tensor.experts * group.count,
+        )
+        for group in (layer_groups(fields) if fields["num_hidden_layers"] else ())
+        for tensor in group.layer.tensors
+    ]
+    outside = [
+        tensor if tensor.component == "projector" else msgspec.structs.replace(tensor, component=component)
+        for tensor in stack_tensors(fields)
+    ]
+    return [*outside, *layered]
+
+
+def _vision(whole: Fields, tower: Fields) -> Vision | None:
+    if not tower["num_hidden_layers"]:
+        return None
+    return Vision(
+        hidden_size=tower.integer("hidden_size"),
+        intermediate_size=tower.count("intermediate_size"),
+        num_hidden_layers=tower.integer("num_hidden_layers"),
+        num_attention_heads=tower.count("num_attention_heads"),
+        patch_size=tower.count("patch_size"),
+        image_size=tower.count("image_size"),
+        gated=tower.flag("gated"),
+        temporal_patch_size=tower.count("temporal_patch_size") or 1,
+        spatial_merge_size=tower.count("spatial_merge_size") or whole.count("spatial_merge_size") or 1,
+        tokens_per_image=whole.count("tokens_per_image"),
+        output_hidden_size=whole.count("vision_output_size"),
+        deepstack_levels=tower.count("deepstack_levels"),
+        config=dict(tower.config),
+    )
