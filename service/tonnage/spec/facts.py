@@ -5,12 +5,22 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+Confidence = Literal["seen", "derived", "recalled", "estimated"]
+"""
+How a capacity is known. seen: printed by this board; derived: printed by a board of the same capacity class, or the
+driver's total less the reserve of the class; recalled: from memory; estimated: no total was seen at all.
+"""
+
+Date = Annotated[str, Meta(pattern=r"^20\d\d-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?$")]
+"""ISO date, or year and month where no day is known."""
+
 
 class MigProfile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One MIG slice of a GPU."""
 
     profile: str
     memory_usable_bytes: int
+    usable_confidence: Confidence = "seen"
     max_instances: int
     compute_slices: int
 
@@ -27,7 +37,7 @@ class Gpu(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What nvidia-smi or rocm-smi prints. [bytes]"""
     memory_usable_bytes: int
     """What the allocator can have (torch total), conservatively. [bytes]"""
-    usable_confidence: Literal["seen", "derived", "recalled", "estimated"] = "seen"
+    usable_confidence: Confidence = "seen"
     memory_type: str | None = None
     bandwidth_bytes_per_second: int | None = None
     compute_capability: str | None = None
@@ -40,12 +50,22 @@ class Gpu(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tdp_watts: int | None = None
     release_date: str | None = None
     tflops: dict[str, float] = {}
+    """Dense peak by dtype. [10^12 operations per second]"""
     native_dtypes: tuple[str, ...] = ()
     mig_profiles: tuple[MigProfile, ...] = ()
+    mig_parent: str | None = None
+    """Of a MIG slice: the whole GPU it is cut from."""
     unified_memory: bool = False
+    """One pool with the host: budget against what the host leaves."""
+    ecc: str | None = None
     aliases: tuple[str, ...] = ()
+    """Other names of exactly this board."""
+    default_for: tuple[str, ...] = ()
+    """Loose names of several boards that are taken for this one, with an assumption in the answer."""
     source: str
-    as_of: str | None = None
+    memory_source: str = ""
+    """Where the device total and the usable total come from."""
+    as_of: Date | None = None
     notes: str | None = None
 
 
@@ -61,8 +81,11 @@ class Offer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Length of a fixed term (per = term). [hours]"""
     minimum_hours: Annotated[int, Meta(ge=1)] | None = None
     hours_per_month: Annotated[int, Meta(ge=1)] = 730
-    as_of: str | None = None
-    """ISO date of the price; None: undated, needs confirmation."""
+    as_of: Date | None = None
+    """Date of the price; None: undated, needs confirmation."""
+    as_of_note: str | None = None
+    confirmed: bool = True
+    """False where the source itself is doubtful (a blog, a currency not stated): needs confirmation."""
     source: str
 
 
@@ -72,11 +95,15 @@ class Package(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     id: str
     provider: str
     gpu: str
-    gpus_per_host: int
+    gpus_per_host: Annotated[int, Meta(ge=1)]
     max_hosts: int = 1
+    """Bound of the search over several hosts, not a quota. [unitless]"""
     region: str | None = None
     name: str | None = None
-    gpu_share: float | None = None
+    gpu_share: Annotated[float, Meta(gt=0, le=1)] | None = None
+    """Part of one GPU that is sold (vGPU); None: whole GPUs. [fraction]"""
+    gpu_memory_usable_bytes: Annotated[int, Meta(ge=1)] | None = None
+    """What this package exposes per GPU where that differs from the GPU's own. [bytes]"""
     vcpus: int | None = None
     host_memory_bytes: int | None = None
     disk_bytes: int | None = None
@@ -84,7 +111,7 @@ class Package(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     delivery_days: int | None = None
     offers: tuple[Offer, ...] = ()
     source: str
-    as_of: str | None = None
+    as_of: Date | None = None
     notes: str | None = None
 
 
@@ -176,4 +203,36 @@ class Optimizer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     arguments: dict[str, Any] = {}
     aliases: tuple[str, ...] = ()
     source: str
+    notes: str | None = None
+
+
+class ModelFacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One published model: its config.json fields, its counts and how far they are trusted."""
+
+    id: str
+    family: str
+    licence: str | None = None
+    architectures: tuple[str, ...] = ()
+    config: dict[str, Any]
+    """Fields of config.json as published."""
+    parameters_total: int
+    parameters_active: int | None = None
+    parameters_by_component: dict[str, int] = {}
+    trust: Literal["exact", "checked", "recalled"]
+    """
+    exact: literal config whose count is the published one (or differs by what was recomputed); checked: literal config
+    or count checked, not both; recalled: from memory, so that whatever a count cannot check needs confirmation.
+    """
+    count_check: Literal["exact", "explained", "attributed", "rounded", "estimate", "none"]
+    """How the counted total compares with the published one; `none`: no published count."""
+    count_explanation: str | None = None
+    published_parameters: int | None = None
+    published_repository: str | None = None
+    fields_fitted_to_count: tuple[str, ...] = ()
+    """Fields chosen so that the count comes out."""
+    same_architecture: tuple[str, ...] = ()
+    """Other repositories with the same architecture and sizes (base, instruct, fine-tunes)."""
+    aliases: tuple[str, ...] = ()
+    source: str
+    as_of: Date | None = None
     notes: str | None = None

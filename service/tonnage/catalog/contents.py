@@ -1,0 +1,29 @@
+"""What exists, as one immutable value: every fact of the data files by name."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tonnage.catalog.lookup import Index
+from tonnage.spec.engine import Profile
+from tonnage.spec.facts import Gpu, KvFormat, ModelFacts, Optimizer, Package, WeightFormat
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Catalog:
+    """The facts of one load. Nothing in it changes; a reload makes another one."""
+
+    version: str
+    """Hash of the data files' content: same facts, same version."""
+    gpus: Index[Gpu]
+    packages: Index[Package]
+    formats: Index[WeightFormat]
+    kv_formats: Index[KvFormat]
+    optimizers: Index[Optimizer]
+    models: Index[ModelFacts]
+    engines: Index[Profile]
+    frameworks: Index[Profile]
+    gpu_defaults: Mapping[str, Gpu]
+    """Loose names of several boards, folded, and the board each is taken for."""
+    resolved: dict[Any, Any] = field(default_factory=dict, repr=False)
+    """What `resolve` has worked out from these facts, by the part of the card it came from."""

@@ -1,0 +1,86 @@
+"""Data files and an overlay directory -> `Catalog`: strict, pure, all or nothing."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tonnage.catalog.checks import problems_of
+from tonnage.catalog.contents import Catalog
+from tonnage.catalog.files import Fields, Layers, convert, read_layers, refuse
+from tonnage.catalog.lookup import Index, gpu_fold, model_fold
+from tonnage.catalog.profiles import read_profiles
+from tonnage.spec.facts import Gpu, KvFormat, ModelFacts, Optimizer, Package, WeightFormat
+
+BUILTIN = Path(__file__).parent / "data"
+
+T = TypeVar("T")
+
+
+def load_catalog(overlay: Path | None = None, *, builtin: Path = BUILTIN) -> Catalog:
+    """
+    Everything the data files say.
+
+    Args:
+        overlay: Directory whose records go on top of the built-in ones.
+        builtin: Directory of the built-in data.
+
+    Returns:
+        An immutable catalogue.
+
+    Raises:
+        CatalogError: Naming file, record and path of every problem; nothing is loaded then.
+    """
+    layers = read_layers([builtin] if overlay is None else [builtin, overlay])
+    refuse(layers.problems)
+    return _catalog(layers)
+
+
+def _catalog(layers: Layers) -> Catalog:
+    gpus = _records(layers, "gpu", Gpu)
+    catalog = Catalog(
+        version=layers.version,
+        gpus=Index("gpu", gpus, fold=gpu_fold),
+        packages=Index("package", _records(layers, "package", Package, _with_sources), fold=model_fold),
+        formats=Index("weight format", _records(layers, "format", WeightFormat)),
+        kv_formats=Index("KV cache format", _records(layers, "kv_format", KvFormat)),
+        optimizers=Index("optimizer", _records(layers, "optimizer", Optimizer)),
+        models=Index("model", _records(layers, "model", ModelFacts, _with_nulls), fold=model_fold, nicknames=_nicknames),
+        engines=Index("engine", read_profiles(layers, "engines")),
+        frameworks=Index("framework", read_profiles(layers, "frameworks")),
+        gpu_defaults={gpu_fold(name): gpu for gpu in gpus for name in gpu.default_for},
+    )
+    refuse([*layers.problems, *problems_of(catalog)])
+    return catalog
+
+
+def _records(
+    layers: Layers, kind: str, record_type: type[T], prepare: Callable[[Fields], Fields] = lambda fields: fields
+) -> list[T]:
+    made = (convert(layers, kind, record, record_type, prepare) for record in layers.records[kind].values())
+    return [record for record in made if record is not None]
+
+
+def _with_sources(fields: Fields) -> Fields:
+    """An offer without a source of its own has that of its package."""
+    source = fields.get("source")
+    return {**fields, "offers": [{"source": source, **offer} for offer in fields.get("offers", ())]}
+
+
+def _with_nulls(fields: Fields) -> Fields:
+    """TOML has no null: `null_keys` of a table lists the keys it holds as null."""
+    return {**fields, "config": _nulls_back(fields.get("config", {}))}
+
+
+def _nulls_back(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_nulls_back(item) if isinstance(item, dict | list) else item for item in value]
+    if not isinstance(value, dict):
+        return value
+    table = {k: _nulls_back(v) if isinstance(v, dict | list) else v for k, v in value.items() if k != "null_keys"}
+    return {**table, **dict.fromkeys(value.get("null_keys", ()))}
+
+
+def _nicknames(model: ModelFacts) -> Iterable[str]:
+    """Repositories of the same architecture, and every repository's name without its owner."""
+    yield from model.same_architecture
+    yield from (name.partition("/")[2] or name for name in (model.id, *model.aliases, *model.same_architecture))

@@ -1,0 +1,130 @@
+"""Names and aliases -> entries, whatever their case, with did_you_mean for what nobody is called."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Generic, Protocol, TypeVar
+
+from tonnage.errors import CatalogError, UnknownName
+
+
+class Entry(Protocol):
+    """What an index holds."""
+
+    @property
+    def id(self) -> str:
+        """Name of the record. [unitless]"""
+        ...
+
+
+E = TypeVar("E", bound=Entry)
+Names = Callable[[E], Iterable[str]]
+
+_VENDOR = re.compile(r"^(nvidia|amd|intel|google|aws)[ _-]+(geforce[ _-]+)?|^geforce[ _-]+")
+_JOINER = re.compile(r"[ _-]+")
+
+
+def plain_fold(name: str) -> str:
+    """Spelling in which names are compared: case, and "_", "-" or a blank, make no difference. [unitless]"""
+    return _JOINER.sub("-", name.strip().lower())
+
+
+def model_fold(name: str) -> str:
+    """Repository ids differ by case only. [unitless]"""
+    return name.strip().lower()
+
+
+def gpu_fold(name: str) -> str:
+    """Boards are written with and without vendor, blanks and hyphens: "NVIDIA GeForce RTX 4090", "rtx4090". [unitless]"""
+    return _JOINER.sub("", _VENDOR.sub("", name.strip().lower()))
+
+
+def own_aliases(entry: Any) -> Iterable[str]:
+    """Aliases of a record that has such a field. [unitless]"""
+    return getattr(entry, "aliases", ())
+
+
+class Index(Generic[E]):
+    """Records of one kind by id and alias, in the order of the data files."""
+
+    def __init__(
+        self,
+        kind: str,
+        entries: Iterable[E],
+        *,
+        fold: Callable[[str], str] = plain_fold,
+        aliases: Names[E] = own_aliases,
+        nicknames: Names[E] = own_aliases,
+    ) -> None:
+        """
+        Index over records.
+
+        Args:
+            kind: What the records are, for messages.
+            entries: The records.
+            fold: Spelling in which names are compared.
+            aliases: Names that belong to one record only; a second holder is an error.
+            nicknames: Names that count only where exactly one record claims them.
+        """
+        self.kind = kind
+        self.entries: Mapping[str, E] = {entry.id: entry for entry in entries}
+        self._fold = fold
+        self._names: dict[str, E] = {}
+        self._folded: dict[str, E] = {}
+        for entry in self:
+            self._add(entry.id, entry)
+        for entry in self:
+            for alias in aliases(entry):
+                self._add(alias, entry)
+        self._add_nicknames(nicknames)
+
+    def _add(self, name: str, entry: E) -> None:
+        holder = self._folded.setdefault(self._fold(name), entry)
+        if holder.id != entry.id:
+            raise CatalogError(f"{self.kind} {entry.id!r}: the name {name!r} already belongs to {holder.id!r}")
+        self._names[name] = entry
+
+    def _add_nicknames(self, nicknames: Names[E]) -> None:
+        claims: dict[str, list[tuple[str, E]]] = {}
+        for entry in self:
+            for name in nicknames(entry):
+                claims.setdefault(self._fold(name), []).append((name, entry))
+        for folded, claimed in claims.items():
+            name, entry = claimed[0]
+            if folded not in self._folded and all(other.id == entry.id for _, other in claimed):
+                self._folded[folded] = self._names[name] = entry
+
+    def find(self, name: str) -> E | None:
+        """Record of that id or alias, None without one."""
+        return self._names.get(name) or self._folded.get(self._fold(name))
+
+    def get(self, name: str, pointer: str = "") -> E:
+        """
+        Record of that id or alias.
+
+        Args:
+            name: As the caller spells it.
+            pointer: JSON pointer of the field it stands in.
+
+        Returns:
+            The record.
+
+        Raises:
+            UnknownName: With the closest names there are.
+        """
+        entry = self._names.get(name) or self.find(name)
+        if entry is None:
+            raise UnknownName(self.kind, name, self._names, pointer=pointer)
+        return entry
+
+    def names(self) -> list[str]:
+        """Every id and alias. [unitless]"""
+        return list(self._names)
+
+    def __iter__(self) -> Iterator[E]:
+        return iter(self.entries.values())
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __contains__(self, name: str) -> bool:
+        return self.find(name) is not None
