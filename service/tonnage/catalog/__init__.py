@@ -2,5 +2,6 @@
 
 from tonnage.catalog.contents import Catalog
 from tonnage.catalog.loader import load_catalog
+from tonnage.catalog.resolve import resolve
 
-__all__ = ["Catalog", "load_catalog"]
+__all__ = ["Catalog", "load_catalog", "resolve"]

@@ -8,6 +8,9 @@ from tonnage.catalog.lookup import Index
 from tonnage.spec.engine import Profile
 from tonnage.spec.facts import Gpu, KvFormat, ModelFacts, Optimizer, Package, WeightFormat
 
+KEPT = 4096
+"""Resolved parts of cards kept in process. [unitless]"""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Catalog:
@@ -27,3 +30,19 @@ class Catalog:
     """Loose names of several boards, folded, and the board each is taken for."""
     resolved: dict[Any, Any] = field(default_factory=dict, repr=False)
     """What `resolve` has worked out from these facts, by the part of the card it came from."""
+
+    def remember(self, key: Any, value: Any) -> Any:
+        """
+        Keeps what a key stands for.
+
+        Args:
+            key: Part of a card.
+            value: What it resolves to.
+
+        Returns:
+            The value.
+        """
+        if len(self.resolved) >= KEPT:
+            self.resolved.clear()
+        self.resolved[key] = value
+        return value

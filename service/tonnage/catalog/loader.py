@@ -44,7 +44,9 @@ def _catalog(layers: Layers) -> Catalog:
         formats=Index("weight format", _records(layers, "format", WeightFormat)),
         kv_formats=Index("KV cache format", _records(layers, "kv_format", KvFormat)),
         optimizers=Index("optimizer", _records(layers, "optimizer", Optimizer)),
-        models=Index("model", _records(layers, "model", ModelFacts, _with_nulls), fold=model_fold, nicknames=_nicknames),
+        models=Index(
+            "model", _records(layers, "model", ModelFacts, _with_nulls), fold=model_fold, nicknames=_nicknames
+        ),
         engines=Index("engine", read_profiles(layers, "engines")),
         frameworks=Index("framework", read_profiles(layers, "frameworks")),
         gpu_defaults={gpu_fold(name): gpu for gpu in gpus for name in gpu.default_for},

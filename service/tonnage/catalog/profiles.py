@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from tonnage.catalog.files import Layers, Record
-from tonnage.spec.engine import Profile, version_key
+from tonnage.spec.engine import Profile, carried_over, version_key
 
 _HEADER = {f.name for f in msgspec.structs.fields(Profile)}
 
@@ -48,18 +48,19 @@ def _profile(layers: Layers, area: str, record: Record) -> Profile | None:
         layers.problems.append(f"{record.file}: unknown field {unknown[0]!r} in the head of the file")
         return None
     try:
-        head = {**record.fields, "name": record.fields.get("name", profile_id)}
-        releases = tuple(_release(record, fields, found) for fields in head.pop("releases"))
-        profile: Profile = msgspec.convert({**head, "releases": ()}, Profile)
+        head = {"name": profile_id, **record.fields}
+        tables = sorted(head.pop("releases"), key=lambda table: version_key(str(table.get("since"))))
+        releases = tuple(_release(fields, found) for fields in carried_over(tables))
+        profile = msgspec.convert(head, Profile)
     except msgspec.ValidationError as error:
         layers.problems.append(f"{record.file}: {error}")
         return None
-    profile = msgspec.structs.replace(profile, releases=tuple(sorted(releases, key=lambda r: version_key(r.since))))
+    profile = msgspec.structs.replace(profile, releases=releases)
     layers.problems += [f"{record.file}: {problem}" for problem in _order_problems(profile)]
     return profile
 
 
-def _release(record: Record, fields: dict[str, Any], found: type[Any]) -> Any:
+def _release(fields: dict[str, Any], found: type[Any]) -> Any:
     try:
         return msgspec.convert(fields, found)
     except msgspec.ValidationError as error:
@@ -70,7 +71,11 @@ def _order_problems(profile: Profile) -> list[str]:
     if not profile.releases:
         return ["no [[release]]"]
     pairs = list(zip(profile.releases, profile.releases[1:], strict=False))
-    problems = [f"releases {a.since} and {b.since} begin with the same version" for a, b in pairs if version_key(a.since) == version_key(b.since)]
+    problems = [
+        f"releases {a.since} and {b.since} begin with the same version"
+        for a, b in pairs
+        if version_key(a.since) == version_key(b.since)
+    ]
     problems += [f"release {b.since} is dated before {a.since}" for a, b in pairs if b.since_date < a.since_date]
     newest = profile.releases[-1]
     if version_key(profile.known_until)[: len(version_key(newest.since))] < version_key(newest.since):

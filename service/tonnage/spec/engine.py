@@ -23,6 +23,22 @@ class Release(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     source: str
 
 
+class Profile(Struct, frozen=True, kw_only=True):
+    """One engine or framework: the head of its file, and its releases, oldest first."""
+
+    id: str
+    name: str
+    known_until: str
+    """Newest version whose behaviour was checked; a newer one is answered with the newest release, uncertainly."""
+    known_until_date: str
+    """Publication date of `known_until`. [ISO date]"""
+    source: str
+    aliases: tuple[str, ...] = ()
+    notes: str | None = None
+    releases: tuple[Any, ...] = ()
+    """Records of `spec.engines.<engine>.RELEASE`."""
+
+
 R = TypeVar("R", bound=Release)
 
 
@@ -58,22 +74,35 @@ def version_key(version: str) -> tuple[int, ...]:
     return tuple(int(n) for n in re.findall(r"\d+", head))
 
 
-def pick_release(releases: Sequence[R], version: str | None) -> tuple[R, bool]:
+def pick_release(
+    releases: Sequence[R], version: str | None, *, known_until: str | None = None, known_until_date: str | None = None
+) -> tuple[R, bool]:
     """
     The release that a stated version falls in.
 
     Args:
         releases: Oldest first.
         version: As the caller states it; a date is compared with publication dates; None is the newest.
+        known_until: Newest version that was checked; None: no upper bound.
+        known_until_date: Its publication date. [ISO date]
 
     Returns:
-        Release, and whether it is certain: False for a version older than the first or newer than is known.
+        Release, and whether it is certain: False for a version older than the first, newer than is known, or without a
+        number ("nightly").
     """
     if version is None:
         return releases[-1], True
     if _DATE.fullmatch(version):
         padded = version + "-99" * (3 - len(version.split("-")))
         fitting = [r for r in releases if r.since_date <= padded]
+        known = known_until_date is None or version <= known_until_date
     else:
-        fitting = [r for r in releases if version_key(r.since) <= version_key(version)]
-    return (fitting[-1], True) if fitting else (releases[0], False)
+        key = version_key(version)
+        fitting = [r for r in releases if not key or version_key(r.since) <= key]
+        known = bool(key) and (known_until is None or not is_newer(key, version_key(known_until)))
+    return (fitting[-1], known) if fitting else (releases[0], False)
+
+
+def is_newer(version: tuple[int, ...], known: tuple[int, ...]) -> bool:
+    """Whether a version lies beyond the known one; "0.8" known covers every 0.8.x. [unitless]"""
+    return version[: len(known)] > known

@@ -1,0 +1,91 @@
+"""A GPU by id, alias, loose name or MIG profile ("h100-sxm:1g.10gb")."""
+
+import re
+
+from msgspec.structs import replace
+
+from tonnage.catalog.contents import Catalog
+from tonnage.catalog.lookup import gpu_fold
+from tonnage.errors import UnknownName
+from tonnage.spec.facts import Gpu, MigProfile
+from tonnage.spec.report import Assumption
+from tonnage.units import GB
+
+Found = tuple[Gpu, Assumption | None]
+
+
+def find_gpu(catalog: Catalog, name: str, pointer: str = "") -> Found:
+    """
+    Record of a GPU, or of a slice of one.
+
+    Args:
+        catalog: The facts.
+        name: Id, alias, loose name of several boards, or `<gpu>:<MIG profile>`.
+        pointer: JSON pointer of the field it stands in.
+
+    Returns:
+        The record; an assumption where the name fits several boards.
+
+    Raises:
+        UnknownName: Neither a GPU nor one of its profiles.
+    """
+    gpu = catalog.gpus.find(name)
+    if gpu is not None:
+        return gpu, None
+    board, colon, profile = name.partition(":")
+    if colon:
+        whole, assumption = find_gpu(catalog, board.strip(), pointer)
+        return mig_slice(whole, profile.strip(), pointer), assumption
+    taken = catalog.gpu_defaults.get(gpu_fold(name))
+    if taken is None:
+        raise UnknownName(
+            "gpu", name, [*catalog.gpus.names(), *(n for g in catalog.gpus for n in g.default_for)], pointer=pointer
+        )
+    return taken, Assumption("placement.gpu", taken.id, f"{name!r} names several boards; {taken.name} is taken")
+
+
+def mig_slice(gpu: Gpu, profile: str, pointer: str = "") -> Gpu:
+    """
+    One MIG slice as a GPU of its own.
+
+    Args:
+        gpu: The whole GPU.
+        profile: NVIDIA's name of the slice, such as "1g.10gb".
+        pointer: JSON pointer for errors.
+
+    Returns:
+        Memory of the slice, multiprocessors and bandwidth in proportion to its slices.
+
+    Raises:
+        UnknownName: The GPU has no such profile.
+    """
+    wanted = profile.lower()
+    found = next((m for m in gpu.mig_profiles if m.profile == wanted), None)
+    if found is None:
+        raise UnknownName(f"MIG profile of {gpu.id}", profile, [m.profile for m in gpu.mig_profiles], pointer=pointer)
+    slices = max(m.compute_slices for m in gpu.mig_profiles)
+    return replace(
+        gpu,
+        id=f"{gpu.id}:{found.profile}",
+        name=f"{gpu.name} MIG {found.profile}",
+        memory_nominal_bytes=_named_size(found),
+        memory_device_bytes=None,
+        memory_usable_bytes=found.memory_usable_bytes,
+        usable_confidence=found.usable_confidence,
+        multiprocessors=gpu.multiprocessors and gpu.multiprocessors * found.compute_slices // slices,
+        bandwidth_bytes_per_second=gpu.bandwidth_bytes_per_second
+        and gpu.bandwidth_bytes_per_second * found.memory_usable_bytes // gpu.memory_usable_bytes,
+        tflops={dtype: value * found.compute_slices / slices for dtype, value in gpu.tflops.items()},
+        nvlink_bytes_per_second=None,
+        nvlink_domain_max=None,
+        tdp_watts=None,
+        mig_profiles=(),
+        mig_parent=gpu.id,
+        aliases=(),
+        default_for=(),
+    )
+
+
+def _named_size(profile: MigProfile) -> int:
+    match = re.search(r"\.(\d+)gb", profile.profile)
+    return int(match.group(1)) * GB if match else profile.memory_usable_bytes

@@ -1,0 +1,148 @@
+"""A model by catalogue id, alias, Hub id, literal config, GGUF header or bare count -> its architecture."""
+
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from tonnage.architecture import count_only, read_config, read_gguf
+from tonnage.architecture.quantization import weight_format_of
+from tonnage.catalog.contents import Catalog
+from tonnage.errors import SizingError, UnknownName, Unsupported
+from tonnage.spec.card import ModelCard, SizingCard
+from tonnage.spec.facts import ModelFacts
+from tonnage.spec.hub import Fetch
+from tonnage.spec.model import Model
+from tonnage.spec.report import Assumption
+
+INLINE = 'pass its config.json as {"model": {"config": {...}}}'
+
+
+class Found(NamedTuple):
+    """An architecture, the bytes of its checkpoint where known, and what had to be assumed."""
+
+    model: Model
+    weight_bytes: int | None = None
+    assumptions: tuple[Assumption, ...] = ()
+
+
+def find_model(catalog: Catalog, card: str | ModelCard, fetch: Fetch | None = None, pointer: str = "/model") -> Found:
+    """
+    Architecture of a model as a card names it.
+
+    Args:
+        catalog: The facts.
+        card: Id, or an object with exactly one of id, config, gguf and parameters.
+        fetch: Who to ask for repositories that the catalogue does not hold; None: nobody.
+        pointer: JSON pointer of the field it stands in.
+
+    Returns:
+        The model, the same object for the same question.
+
+    Raises:
+        UnknownName: No such model here, and nobody to ask.
+        SourceUnavailable: The Hub does not answer.
+        MissingFact: The config lacks a key that defines the architecture.
+    """
+    if isinstance(card, str):
+        return _by_id(catalog, card, None, fetch, f"{pointer}")
+    if card.id is not None:
+        return _by_id(catalog, card.id, card.revision, fetch, f"{pointer}/id")
+    try:
+        return Found(_given(catalog, card))
+    except SizingError as error:
+        error.pointer = pointer + error.pointer.removeprefix("/model")
+        raise
+
+
+def _given(catalog: Catalog, card: ModelCard) -> Model:
+    if card.config is not None:
+        return _with_format(
+            catalog, read_config(card.config, parameters=card.parameters, source="config of the request")
+        )
+    if card.gguf is not None:
+        return read_gguf(card.gguf, parameters=card.parameters)
+    return count_only(card.parameters or 0, card.trainable_parameters)
+
+
+def _with_format(catalog: Catalog, model: Model) -> Model:
+    """The model with the format that its quantization_config stands for; left out where none does."""
+    if model.weight_format is not None or not model.quantization_config:
+        return model
+    key = ("stored", id(model))
+    kept = catalog.resolved.get(key)
+    if kept is None:
+        try:
+            stored = weight_format_of(model.quantization_config)
+        except Unsupported:
+            stored = None
+        kept = catalog.remember(key, (model, replace(model, weight_format=stored)))
+    return kept[1]  # type: ignore[no-any-return]
+
+
+def _by_id(catalog: Catalog, name: str, revision: str | None, fetch: Fetch | None, pointer: str) -> Found:
+    key = ("model", name, revision, fetch is None)
+    kept = catalog.resolved.get(key)
+    if kept is not None:
+        return kept  # type: ignore[no-any-return]
+    facts = catalog.models.find(name)
+    if facts is None or (revision not in (None, "main") and fetch is not None):
+        return _from_hub(catalog, name, revision, fetch, pointer)
+    found: Found = catalog.remember(key, _from_facts(catalog, facts, name, revision))
+    return found
+
+
+def _from_facts(catalog: Catalog, facts: ModelFacts, name: str, revision: str | None) -> Found:
+    model_id = next(
+        (n for n in (facts.id, *facts.same_architecture, *facts.aliases) if n.lower() == name.lower()), facts.id
+    )
+    sibling = "" if model_id in (facts.id, *facts.aliases) else f"; same architecture as {facts.id}"
+    model = read_config(
+        facts.config,
+        id=model_id,
+        revision=revision,
+        parameters=facts.parameters_total,
+        source=facts.source + sibling,
+        trust=facts.trust,
+    )
+    assumptions = (
+        [Assumption("model.revision", "main", "the catalogue holds one revision of each model")]
+        if revision not in (None, "main")
+        else []
+    )
+    model = replace(_with_format(catalog, model), licence=model.licence or facts.licence, family=facts.family)
+    return Found(model, None, tuple(assumptions))
+
+
+def _from_hub(catalog: Catalog, name: str, revision: str | None, fetch: Fetch | None, pointer: str) -> Found:
+    if fetch is None:
+        error = UnknownName("model", name, catalog.models.names(), pointer=pointer)
+        error.detail += f"; the Hub is not asked here: {INLINE}"
+        raise error
+    told = fetch(name, revision)
+    model = read_config(told.config, id=told.id, revision=told.revision, parameters=None, source=told.source)
+    model = _with_format(catalog, model)
+    return Found(replace(model, licence=model.licence or told.licence), told.weight_bytes)
+
+
+def wanted_from_hub(catalog: Catalog, card: SizingCard) -> list[tuple[str, str | None]]:
+    """
+    Repositories of a card that the catalogue does not hold.
+
+    Args:
+        catalog: The facts.
+        card: The card.
+
+    Returns:
+        (id, revision) of each, to be fetched before `resolve`; empty when the catalogue answers alone.
+    """
+    speculative = card.serving.speculative if card.serving is not None else None
+    asked = [_identity(c) for c in (card.model, speculative.model if speculative else None)]
+    return [
+        pair for pair in asked if pair is not None and (pair[1] not in (None, "main") or pair[0] not in catalog.models)
+    ]
+
+
+def _identity(card: str | ModelCard | None) -> tuple[str, str | None] | None:
+    if isinstance(card, str):
+        return card, None
+    return None if card is None or card.id is None else (card.id, card.revision)

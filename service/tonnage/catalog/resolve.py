@@ -1,0 +1,190 @@
+"""A sizing card with every name resolved: `resolve(catalog, card) -> Workload`."""
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from tonnage.catalog.contents import Catalog
+from tonnage.catalog.gpus import find_gpu
+from tonnage.catalog.models import Found, find_model
+from tonnage.errors import ContradictoryWorkload, Unsupported
+from tonnage.spec.card import Failure, KvTypes, Measurement, ReserveFraction, Serving, SizingCard, Training
+from tonnage.spec.engine import Profile, pick_release
+from tonnage.spec.facts import Gpu, KvFormat, Optimizer, WeightFormat
+from tonnage.spec.hub import Fetch
+from tonnage.spec.model import Model
+from tonnage.spec.report import Assumption
+from tonnage.spec.workload import Workload
+from tonnage.units import parse_size
+
+Assumptions = list[Assumption]
+
+
+def resolve(catalog: Catalog, card: SizingCard, *, fetch: Fetch | None = None) -> Workload:
+    """
+    What a card's names stand for.
+
+    Args:
+        catalog: The facts.
+        card: As the caller sent it.
+        fetch: Who to ask for models that the catalogue does not hold; None: nobody.
+
+    Returns:
+        The card with values in place of names, sizes in bytes.
+
+    Raises:
+        SizingError: With the JSON pointer of the field that names nothing, or contradicts another.
+    """
+    found = find_model(catalog, card.model, fetch)
+    serving, training = card.serving, card.training
+    assumptions: Assumptions = list(found.assumptions)
+    weight_format = _weight_format(catalog, card, found.model, assumptions)
+    profile, certain = _profile(catalog, serving, training)
+    return Workload(
+        card=card,
+        model=found.model,
+        weight_format=weight_format,
+        weight_bytes=_weight_bytes(card, found, weight_format),
+        serving=None if serving is None else _sizes(serving),
+        training=training,
+        profile=profile,
+        profile_certain=certain,
+        kv_formats=None if serving is None else _kv_formats(catalog, serving),
+        optimizer=None if training is None else _optimizer(catalog, training, profile, assumptions),
+        draft=None if serving is None else _draft(catalog, serving, fetch),
+        placement=card.placement,
+        gpu=_gpu(catalog, card.placement.gpu, assumptions),
+        reserve_bytes=0 if isinstance(card.reserve, ReserveFraction) else _size(card.reserve, "/reserve"),
+        reserve_fraction=card.reserve.fraction if isinstance(card.reserve, ReserveFraction) else 0.0,
+        measurements=tuple(_measurement(m, n) for n, m in enumerate(card.measurements)),
+        failure=None if card.failure is None else _failure(card.failure),
+        assumptions=tuple(assumptions),
+        catalog_version=catalog.version,
+        formats=catalog.formats.entries,
+    )
+
+
+def _weight_format(catalog: Catalog, card: SizingCard, model: Model, assumptions: Assumptions) -> WeightFormat:
+    if card.weights.format is not None:
+        return catalog.formats.get(card.weights.format, "/weights/format")
+    name, why = _own_format(card, model)
+    assumptions.append(Assumption("weights.format", name, why))
+    return catalog.formats.get(name, "/weights/format")
+
+
+def _own_format(card: SizingCard, model: Model) -> tuple[str, str]:
+    if model.weight_format is not None:
+        return model.weight_format, "the format the checkpoint is stored in"
+    if model.quantization_config:
+        raise Unsupported(
+            f"quantization_config of method {model.quantization_config.get('quant_method')!r} stands for no known weight format",
+            ["weights.format"],
+            pointer="/weights/format",
+        )
+    training = card.training
+    if training is not None and training.method == "qlora":
+        return "bnb-nf4", "QLoRA keeps the base model in NF4"
+    stated = training.weight_dtype if training is not None else card.serving.dtype if card.serving is not None else None
+    if stated is not None and stated != "auto":
+        return stated, "the dtype stated for the weights"
+    return model.dtype, "16 bit, for a bare count" if not model.known else "the checkpoint's own dtype"
+
+
+def _weight_bytes(card: SizingCard, found: Found, weight_format: WeightFormat) -> int | None:
+    if card.weights.bytes is not None:
+        return _size(card.weights.bytes, "/weights/bytes")
+    own = found.model.weight_format or found.model.dtype
+    return found.weight_bytes if weight_format.id == own else None
+
+
+def _gpu(catalog: Catalog, name: str | None, assumptions: Assumptions) -> Gpu | None:
+    if name is None:
+        return None
+    found = catalog.resolved.get(("gpu", name)) or catalog.remember(
+        ("gpu", name), find_gpu(catalog, name, "/placement/gpu")
+    )
+    if found[1] is not None:
+        assumptions.append(found[1])
+    return found[0]  # type: ignore[no-any-return]
+
+
+def _profile(catalog: Catalog, serving: Serving | None, training: Training | None) -> tuple[Any, bool]:
+    if serving is not None:
+        engine = str(serving.__struct_config__.tag)
+        return _release(catalog, "engines", engine, serving.engine_version, "/serving/engine")
+    if training is not None:
+        return _release(catalog, "frameworks", training.framework, training.framework_version, "/training/framework")
+    return None, True
+
+
+def _release(catalog: Catalog, area: str, name: str, version: str | None, pointer: str) -> tuple[Any, bool]:
+    key = (area, name, version)
+    kept = catalog.resolved.get(key)
+    if kept is None:
+        index = catalog.engines if area == "engines" else catalog.frameworks
+        profile: Profile | None = index.find(name)
+        if profile is None:
+            raise Unsupported(f"{name} is not modelled yet", (p.id for p in index), pointer=pointer)
+        kept = catalog.remember(
+            key,
+            pick_release(
+                profile.releases, version, known_until=profile.known_until, known_until_date=profile.known_until_date
+            ),
+        )
+    return kept  # type: ignore[no-any-return]
+
+
+def _kv_formats(catalog: Catalog, serving: Serving) -> tuple[KvFormat, KvFormat] | None:
+    stated = serving.kv_cache_dtype
+    if stated == "auto":
+        return None
+    if isinstance(stated, KvTypes):
+        return (
+            catalog.kv_formats.get(stated.k, "/serving/kv_cache_dtype/k"),
+            catalog.kv_formats.get(stated.v, "/serving/kv_cache_dtype/v"),
+        )
+    found = catalog.kv_formats.get(stated, "/serving/kv_cache_dtype")
+    return found, found
+
+
+def _optimizer(catalog: Catalog, training: Training, profile: Any, assumptions: Assumptions) -> Optimizer | None:
+    if training.optimizer is not None:
+        return catalog.optimizers.get(training.optimizer, "/training/optimizer")
+    default = getattr(profile, "optimizer", None)
+    if default is None:
+        return None
+    assumptions.append(Assumption("training.optimizer", default, f"default of {training.framework}"))
+    return catalog.optimizers.get(default, "/training/optimizer")
+
+
+def _draft(catalog: Catalog, serving: Serving, fetch: Fetch | None) -> Model | None:
+    speculative = serving.speculative
+    if speculative is None or speculative.model is None:
+        return None
+    return find_model(catalog, speculative.model, fetch, "/serving/speculative/model").model
+
+
+def _sizes(serving: Serving) -> Serving:
+    pool = serving.kv_cache_memory_bytes
+    if not isinstance(pool, str):
+        return serving
+    return replace(serving, kv_cache_memory_bytes=_size(pool, "/serving/kv_cache_memory_bytes"))
+
+
+def _measurement(measurement: Measurement, number: int) -> Measurement:
+    if not isinstance(measurement.peak_bytes, str):
+        return measurement
+    return replace(measurement, peak_bytes=_size(measurement.peak_bytes, f"/measurements/{number}/peak_bytes"))
+
+
+def _failure(failure: Failure) -> Failure:
+    stated = {"requested_bytes": failure.requested_bytes, "free_bytes": failure.free_bytes}
+    texts = {k: _size(v, f"/failure/{k}") for k, v in stated.items() if isinstance(v, str)}
+    return replace(failure, **texts) if texts else failure
+
+
+def _size(size: int | str, pointer: str) -> int:
+    try:
+        return parse_size(size)
+    except ValueError as error:
+        raise ContradictoryWorkload(str(error), pointer=pointer) from error
