@@ -50,7 +50,7 @@ def _fp8(config: Config) -> str | None:
     block = config.get("weight_block_size")
     if not block:
         return "fp8-per-tensor"
-    return f"fp8-block-{block[0]}x{block[1]}" if isinstance(block, list | tuple) and len(block) == 2 else None  # noqa: PLR2004
+    return f"fp8-block-{block[0]}x{block[1]}" if isinstance(block, list | tuple) and len(block) == 2 else None
 
 
 _ALGORITHMS = {
@@ -90,7 +90,7 @@ def _group(weights: Config, activations: Config | None) -> str | None:
     strategy = weights.get("strategy") or ("group" if size else "tensor")
     if kind == "float":
         return _float_group(bits, size, strategy)
-    if bits == 8:  # noqa: PLR2004
+    if bits == 8:
         return "int8-w8a8" if activations or strategy != "group" else f"ct-w8a16-g{size}"
     if strategy != "group" or bits is None:
         return None
@@ -98,7 +98,7 @@ def _group(weights: Config, activations: Config | None) -> str | None:
 
 
 def _float_group(bits: Any, size: Any, strategy: str) -> str | None:
-    if bits == 4:  # noqa: PLR2004
+    if bits == 4:
         return {16: "nvfp4", 32: "mxfp4"}.get(size)
     by_strategy = {"tensor": "fp8-per-tensor", "channel": "fp8-per-channel-dynamic", "block": "fp8-block-128x128"}
     return "mxfp8" if strategy == "group" else by_strategy.get(strategy)
@@ -106,11 +106,12 @@ def _float_group(bits: Any, size: Any, strategy: str) -> str | None:
 
 def _gptq(config: Config) -> str:
     bits, size = config.get("bits", 4), config.get("group_size", 128)
-    return f"gptq-w{bits}-g{size}{'-sym' if bits == 4 else ''}"  # noqa: PLR2004
+    return f"gptq-w{bits}-g{size}{'-sym' if bits == 4 else ''}"
 
 
 def _awq(config: Config) -> str:
-    return f"awq-w{config.get('bits') or config.get('w_bit') or 4}-g{config.get('group_size') or config.get('q_group_size') or 128}"
+    bits = config.get("bits") or config.get("w_bit") or 4
+    return f"awq-w{bits}-g{config.get('group_size') or config.get('q_group_size') or 128}"
 
 
 def _bitsandbytes(config: Config) -> str:

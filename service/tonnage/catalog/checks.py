@@ -1,8 +1,8 @@
 """What a schema cannot say: records that contradict each other or the world."""
 
 from collections.abc import Iterable
-from importlib.util import find_spec
 from datetime import UTC, date, datetime, timedelta
+from importlib.util import find_spec
 
 from tonnage.catalog.bind import check_arguments
 from tonnage.catalog.contents import Catalog

@@ -1,7 +1,7 @@
 """Names and aliases -> entries, whatever their case, with did_you_mean for what nobody is called."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, Protocol, TypeVar
 
 from tonnage.errors import CatalogError, UnknownName
@@ -66,7 +66,7 @@ class Index(Generic[E]):
             nicknames: Names that count only where exactly one record claims them.
         """
         self.kind = kind
-        self.entries: Mapping[str, E] = {entry.id: entry for entry in entries}
+        self.entries: dict[str, E] = {entry.id: entry for entry in entries}
         self._fold = fold
         self._names: dict[str, E] = {}
         self._folded: dict[str, E] = {}

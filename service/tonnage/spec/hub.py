@@ -23,6 +23,6 @@ class HubModel(Struct, frozen=True, kw_only=True):
 class Fetch(Protocol):
     """Whoever has, or gets, a repository's facts."""
 
-    def __call__(self, id: str, revision: str | None) -> HubModel:  # noqa: A002
+    def __call__(self, id: str, revision: str | None) -> HubModel:
         """Facts of a repository, or SourceUnavailable or UnknownName."""
         ...
