@@ -190,7 +190,7 @@ class Diagnosis(Struct, frozen=True, kw_only=True):
     items: tuple[MemoryItem, ...]
     remedies: tuple[Remedy, ...]
     explanation: str
-    read: dict[str, int] = {}
+    read: dict[str, Any] = {}
     unread: tuple[str, ...] = ()
 
 
