@@ -11,6 +11,7 @@ from tonnage.estimate.diagnosis import diagnose
 from tonnage.evidence.log_text import Reading, read
 from tonnage.evidence.reconcile import read_parts, reconciled
 from tonnage.spec.card import Failure, SizingCard
+from tonnage.spec.hub import Fetch
 from tonnage.spec.report import Estimate
 from tonnage.spec.workload import Workload
 from tonnage.units import parse_size
@@ -18,13 +19,14 @@ from tonnage.units import parse_size
 _NOTHING = Reading(engine=None, phase=None, numbers={}, unread=())
 
 
-def estimate(catalog: Catalog, card: SizingCard) -> Estimate:
+def estimate(catalog: Catalog, card: SizingCard, *, fetch: Fetch | None = None) -> Estimate:
     """
     Estimate a card as stated.
 
     Args:
         catalog: The facts to resolve names against.
         card: The question.
+        fetch: Who to ask for models that the catalogue does not hold; None: nobody.
 
     Returns:
         The estimate with measurements reconciled and a failure diagnosed.
@@ -32,11 +34,11 @@ def estimate(catalog: Catalog, card: SizingCard) -> Estimate:
     Raises:
         SizingError: A name is unknown, the card contradicts itself, or no law covers it.
     """
-    workload = resolve(catalog, card)
+    workload = resolve(catalog, card, fetch=fetch)
     answer = estimated(workload)
     if not card.measurements and card.failure is None:
         return answer
-    return with_evidence(answer, workload, lambda other: estimated(resolve(catalog, other)))
+    return with_evidence(answer, workload, lambda other: estimated(resolve(catalog, other, fetch=fetch)))
 
 
 def with_evidence(answer: Estimate, workload: Workload, reestimate: Reestimate) -> Estimate:
