@@ -295,7 +295,7 @@ def tensor_bytes(tensor: Tensor, weight_format: WeightFormat, cut: _Cut) -> int:
     rows, columns = padded_shape(tensor, cut)
     rules = cut.rules
     size = matrix_bytes(rows, columns, weight_format, rules.keeps_zeros, rules.nested_scales_expanded)
-    return local_copies(tensor, cut) * round_up(size, rules.allocation_multiple)
+    return local_copies(tensor, cut) * weights.allocator_blocks(amount=size, multiple=rules.allocation_multiple)
 
 
 @lru_cache(maxsize=65536)

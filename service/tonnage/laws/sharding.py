@@ -88,9 +88,9 @@ def layers_by_stage(*, num_layers: int, pipeline_parallel_size: int, surplus: st
     Args:
         num_layers: Decoder layers. [layers]
         pipeline_parallel_size: Stages. [unitless]
-        surplus: Who takes what does not divide: "late" (last stages but the very last first, vLLM 0.7 and newer),
-            "last" (the last stage takes all of it, vLLM 0.5-0.6), "first" (first stages, SGLang and TensorRT-LLM),
-            "refuse" (Megatron).
+        surplus: Who takes what does not divide: "late" (later stages, the very last one last: vLLM 0.8.0 and newer),
+            "last" (the last stage takes all of it: vLLM before 0.8.0, SGLang before 0.5.6), "first" (the first stages:
+            SGLang 0.5.6 and newer, TensorRT-LLM), "refuse" (Megatron).
 
     Returns:
         Layer numbers by stage.
@@ -99,8 +99,9 @@ def layers_by_stage(*, num_layers: int, pipeline_parallel_size: int, surplus: st
         ContradictoryWorkload: More stages than layers, or a surplus that the framework refuses.
 
     Source:
-        vllm-project/vllm@0.19.0 vllm/distributed/utils.py get_pp_indices; vllm-project/vllm@0.6.4 same symbol;
-        NVIDIA/Megatron-LM@core_v0.12 megatron/core/transformer/transformer_block.py get_num_layers_to_build
+        vllm-project/vllm@0.19.0 vllm/distributed/utils.py get_pp_indices (late since pull 13839, 2025-02-26);
+        sgl-project/sglang pull 13282 (2025-11-17); NVIDIA/Megatron-LM@core_v0.12
+        megatron/core/transformer/transformer_block.py get_num_layers_to_build
     """
     if num_layers < pipeline_parallel_size:
         raise ContradictoryWorkload(

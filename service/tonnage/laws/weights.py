@@ -88,22 +88,6 @@ def tile_scales(*, out_features: int, in_features: int, tile_out: int, tile_in: 
     return ceil_div(out_features, tile_out) * ceil_div(in_features, tile_in) * scale_bytes
 
 
-def group_index(*, in_features: int) -> int:
-    """
-    Group of every input column, stored for act-order and kept otherwise too.
-
-    Args:
-        in_features: Columns. [elements]
-
-    Returns:
-        Size of g_idx, 32 bits a column. [bytes]
-
-    Source:
-        vllm-project/vllm@0.19.0 vllm/model_executor/layers/quantization/gptq.py create_weights (g_idx, int32)
-    """
-    return 4 * in_features
-
-
 def bitsandbytes_4bit(*, elements: int, block_size: int = 64, nested_block: int | None = None) -> int:
     """
     Linear4bit: packed codes, code book, absmax by block, absmax itself quantized when nested.

@@ -5,6 +5,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from tonnage.laws.kv_cache import row
+
 Confidence = Literal["seen", "derived", "recalled", "estimated"]
 """
 How a capacity is known. seen: printed by this board; derived: printed by a board of the same capacity class, or the
@@ -182,7 +184,12 @@ class KvFormat(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def row_bytes(self, elements: int) -> int:
         """One head's row of one token. [bytes]"""
-        return -(-elements // self.block_elements) * self.block_bytes + self.per_head_bytes
+        return row(
+            elements=elements,
+            block_elements=self.block_elements,
+            block_bytes=self.block_bytes,
+            per_head_bytes=self.per_head_bytes,
+        )
 
 
 class Optimizer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
