@@ -127,7 +127,8 @@ _MODELOPT = {
     "NVFP4": "nvfp4", "NVFP4_AWQ": "nvfp4", "W4A16_NVFP4": "nvfp4", "W4A8_NVFP4_FP8": "nvfp4", "MXFP8": "mxfp8",
     "FP8": "fp8-per-tensor", "FP8_PER_CHANNEL_PER_TOKEN": "fp8-per-channel-dynamic",
     "FP8_PB_WO": "fp8-block-128x128", "FP8_PB_REAL": "fp8-block-128x128",
-    "W4A16_AWQ": "awq-w4-g128", "INT4_AWQ": "awq-w4-g128", "W4A8_AWQ": "w4afp8-g128", "INT8_SQ": "int8-w8a8", "W8A8_SQ_PER_CHANNEL": "int8-w8a8",
+    "W4A16_AWQ": "awq-w4-g128", "INT4_AWQ": "awq-w4-g128", "W4A8_AWQ": "w4afp8-g128",
+    "INT8_SQ": "int8-w8a8", "W8A8_SQ_PER_CHANNEL": "int8-w8a8",
     "W4A8_MXFP4_FP8": "mxfp4-linear",
 }  # fmt: skip
 
