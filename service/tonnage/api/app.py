@@ -8,7 +8,8 @@ from typing import Any
 
 from litestar import Litestar, Request
 
-from tonnage import catalog as catalog_package
+from tonnage.adapters.redis_cache import TwoLevelCache
+from tonnage.adapters.redis_link import LinkSettings, RedisLink
 from tonnage.api import catalog, documents, estimate, fit, health
 from tonnage.api.answers import Answer, allowed_methods, problem_answer
 from tonnage.api.context import Lifecycle, Runtime
@@ -17,6 +18,7 @@ from tonnage.api.problems import INTERNAL, METHOD_NOT_ALLOWED
 from tonnage.api.settings import Settings, read_settings
 from tonnage.api.sizing import Desk, Sizing, sizing_of
 from tonnage.api.telemetry import AccessLog, Telemetry
+from tonnage.catalog import load_catalog
 
 logger = logging.getLogger("tonnage")
 
@@ -67,14 +69,29 @@ def create_app(settings: Settings | None = None, sizing: Sizing | None = None) -
     sizing = sizing or load_sizing(settings)
     telemetry.catalog_in_use(sizing.version, "overlay" if settings.catalog_dir else "built-in")
     desk = Desk(sizing, telemetry)
-    runtime = Runtime(settings=settings, telemetry=telemetry, desk=desk, lifecycle=Lifecycle())
+    link = RedisLink(link_settings(settings), telemetry.redis_is)
+    lookups = TwoLevelCache(link, telemetry.cache, ttl_seconds=settings.redis_ttl_seconds)
+    runtime = Runtime(
+        settings=settings, telemetry=telemetry, desk=desk, lifecycle=Lifecycle(), lookups=lookups, link=link
+    )
     return Application(runtime, AccessLog(telemetry) if settings.access_log else None)
+
+
+def link_settings(settings: Settings) -> LinkSettings:
+    """How the settings say Redis is reached."""
+    return LinkSettings(
+        url=settings.redis_url,
+        timeout_seconds=settings.redis_timeout_seconds,
+        connections=settings.redis_connections,
+        failures=settings.redis_breaker_failures,
+        pause_seconds=settings.redis_breaker_seconds,
+    )
 
 
 def load_sizing(settings: Settings) -> Sizing:
     """Catalogue of the settings, ready to answer."""
     overlay = Path(settings.catalog_dir) if settings.catalog_dir else None
-    return sizing_of(catalog_package.load_catalog(overlay))  # type: ignore[attr-defined]
+    return sizing_of(load_catalog(overlay))
 
 
 def _problem(request: Request[Any, Any, Any], error: Exception) -> Answer:
@@ -89,10 +106,12 @@ def _problem(request: Request[Any, Any, Any], error: Exception) -> Answer:
 def _lifespan(runtime: Runtime, log: AccessLog | None) -> Any:
     @asynccontextmanager
     async def lifespan(_app: Litestar) -> AsyncIterator[None]:
+        runtime.link.start()
         try:
             yield
         finally:
             runtime.lifecycle.draining = True
+            await runtime.link.close()
             if log is not None:
                 log.flush()
 

@@ -6,12 +6,15 @@ from typing import Any
 from litestar import Request
 from msgspec import Struct
 
+from tonnage.adapters.redis_cache import TwoLevelCache
+from tonnage.adapters.redis_link import RedisLink
 from tonnage.api.answers import Answer, not_modified
 from tonnage.api.bodies import whole_body
 from tonnage.api.decoding import require_json
 from tonnage.api.settings import Settings
 from tonnage.api.sizing import Desk
 from tonnage.api.telemetry import Telemetry
+from tonnage.catalog import Catalog
 
 
 class Lifecycle:
@@ -29,6 +32,8 @@ class Runtime(Struct, frozen=True, kw_only=True):
     telemetry: Telemetry
     desk: Desk
     lifecycle: Lifecycle
+    lookups: TwoLevelCache
+    link: RedisLink
 
 
 class Context:
@@ -49,6 +54,11 @@ class Context:
     def desk(self) -> Desk:
         """Where questions are answered."""
         return self.runtime.desk
+
+    @property
+    def catalog(self) -> Catalog:
+        """The catalogue in use."""
+        return self.runtime.desk.sizing.catalog
 
     async def json_body(self) -> bytes:
         """The body, once its type and size are fine."""

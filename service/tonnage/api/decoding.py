@@ -104,7 +104,7 @@ def _is_utf8(content_type: bytes) -> bool:
 
 
 def _refuse_depth(value: Any) -> None:
-    level, depth = [value], 0
+    level, depth = [value] if isinstance(value, (dict, list)) else [], 0
     while level:
         if depth > MAX_DEPTH:
             raise ProblemError(MALFORMED, f"nested deeper than {MAX_DEPTH} levels")
@@ -122,9 +122,12 @@ def _integers(value: Any) -> Any:
         return {key: child if key in _FREE_FORM else _integers(child) for key, child in value.items()}
     if isinstance(value, list):
         return [_integers(child) for child in value]
-    if isinstance(value, float) and value.is_integer() and abs(value) < _EXACT_FLOAT:
-        return int(value)
-    return value
+    return whole(value) if isinstance(value, float) else value
+
+
+def whole(value: float) -> int | float:
+    """The integer that an integral float is, as JSON Schema has it; any other float as it is. [unitless]"""
+    return int(value) if value.is_integer() and abs(value) < _EXACT_FLOAT else value
 
 
 def explained(error: Exception, struct: Any) -> ProblemError:

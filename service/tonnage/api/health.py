@@ -1,15 +1,31 @@
 """/healthz, /readyz and /metrics: for the machinery around the service."""
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from litestar import Request, get
+from msgspec import Struct
 
 from tonnage.api.answers import Answer
 from tonnage.api.context import context_of
 from tonnage.api.problems import NOT_READY, ProblemError
 from tonnage.api.query import parameters, refuse_parameters
 from tonnage.version import METHOD_VERSION, __version__
+
+
+class Alive(Struct, frozen=True):
+    """Answer of /healthz."""
+
+    status: str
+
+
+class Readiness(Struct, frozen=True, kw_only=True):
+    """Answer of /readyz."""
+
+    status: str
+    versions: dict[str, str]
+    redis: Literal["none", "connecting", "up", "down"]
+    in_flight: int
 
 
 @get("/healthz")
@@ -27,12 +43,12 @@ async def readyz(request: Request[Any, Any, Any]) -> Answer:
     runtime = context.runtime
     if runtime.lifecycle.draining:
         raise ProblemError(NOT_READY, "shutting down", headers=[(b"retry-after", b"1")])
-    state = {
-        "status": "ready",
-        "versions": {"service": __version__, "catalog": runtime.desk.sizing.version, "method": METHOD_VERSION},
-        "redis": "none",
-        "in_flight": runtime.lifecycle.in_flight,
-    }
+    state = Readiness(
+        status="ready",
+        versions={"service": __version__, "catalog": runtime.desk.sizing.version, "method": METHOD_VERSION},
+        redis=runtime.link.state,
+        in_flight=runtime.lifecycle.in_flight,
+    )
     return Answer(msgspec.json.encode(state))
 
 

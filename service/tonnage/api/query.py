@@ -7,6 +7,7 @@ one for training. Lists are comma-separated. Unknown and repeated parameters are
 """
 
 import difflib
+import math
 import re
 import types
 import typing
@@ -18,7 +19,7 @@ from urllib.parse import unquote_plus
 import msgspec
 from msgspec import UNSET, Struct
 
-from tonnage.api.decoding import explained
+from tonnage.api.decoding import explained, whole
 from tonnage.api.problems import INVALID, FieldError, ProblemError
 
 T = TypeVar("T")
@@ -284,8 +285,11 @@ def value_of(kind: Any, text: str, name: str) -> Any:
         return [value_of(get_args(lists[0])[0], piece.strip(), name) for piece in text.split(",")]
     if int in bare and _INTEGER.fullmatch(text):
         return int(text)
-    if float in bare and _NUMBER.fullmatch(text):
-        return float(text)
+    if _NUMBER.fullmatch(text) and math.isfinite(number := float(text)):
+        if float in bare:
+            return number
+        if int in bare and isinstance(whole(number), int):
+            return whole(number)
     if bool in bare and text in ("true", "false"):
         return text == "true"
     if str in bare or any(get_origin(part) is typing.Literal for part in bare):

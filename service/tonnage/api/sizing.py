@@ -10,10 +10,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from tonnage import catalog as catalog_package
 from tonnage import estimate as estimate_package
 from tonnage import fit as fit_package
 from tonnage.api.telemetry import Telemetry
+from tonnage.catalog import Catalog, resolve
 from tonnage.errors import Unsupported
 from tonnage.spec.card import SizingCard
 from tonnage.spec.report import Estimate
@@ -22,21 +22,21 @@ from tonnage.spec.report import Estimate
 class Sizing(Struct, frozen=True, kw_only=True):
     """A catalogue and what can be asked of it."""
 
-    catalog: Any
+    catalog: Catalog
     estimate: Callable[[SizingCard], Estimate]
     fit: Callable[[Any], Any]
 
     @property
     def version(self) -> str:
         """Content hash of the catalogue."""
-        return str(self.catalog.version)
+        return self.catalog.version
 
 
-def sizing_of(catalog: Any) -> Sizing:
+def sizing_of(catalog: Catalog) -> Sizing:
     """Questions bound to one catalogue."""
 
     def estimate(card: SizingCard) -> Estimate:
-        return estimate_package.estimate(catalog_package.resolve(catalog, card))  # type: ignore[attr-defined,no-any-return]
+        return estimate_package.estimate(resolve(catalog, card))
 
     def fit(request: Any) -> Any:
         if not hasattr(fit_package, "fit"):

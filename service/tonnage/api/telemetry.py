@@ -55,9 +55,7 @@ class Telemetry:
         self.catalog_errors = Counter(
             "tonnage_catalog_reload_errors", "Reloads that failed; the old catalogue stayed.", registry=registry
         )
-        self.redis_breaker = Gauge(
-            "tonnage_redis_breaker_open", "1 while Redis is left alone after failures.", registry=registry
-        )
+        self.redis_state = Gauge("tonnage_redis_state", "1 for the state Redis is in.", ["state"], registry=registry)
         self.refused = Counter("tonnage_refused", "Requests refused before work.", ["reason"], registry=registry)
         self.log_errors = Counter(
             "tonnage_log_errors", "Access log lines that could not be written.", registry=registry
@@ -87,6 +85,11 @@ class Telemetry:
         self.catalog_info.clear()
         self.catalog_info.labels(version, source).set(1)
         self.catalog_loaded.set_to_current_time()
+
+    def redis_is(self, state: str) -> None:
+        """Show the state of Redis: none, connecting, up or down (left alone after failures)."""
+        for known in ("none", "connecting", "up", "down"):
+            self.redis_state.labels(known).set(known == state)
 
     def cache(self, level: str, outcome: str) -> None:
         """Count one cache look-up: hit, miss or error, by level."""

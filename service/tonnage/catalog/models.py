@@ -5,9 +5,9 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from tonnage.architecture import count_only, read_config, read_gguf
-from tonnage.architecture.checkpoint_format import weight_format_of
+from tonnage.architecture.quantization import weight_format_of
 from tonnage.catalog.contents import Catalog
-from tonnage.errors import SizingError, UnknownName
+from tonnage.errors import SizingError, UnknownName, Unsupported
 from tonnage.spec.card import ModelCard, SizingCard
 from tonnage.spec.facts import ModelFacts
 from tonnage.spec.hub import Fetch
@@ -71,7 +71,10 @@ def _with_format(catalog: Catalog, model: Model) -> Model:
     key = ("stored", id(model))
     kept = catalog.resolved.get(key)
     if kept is None:
-        stored = weight_format_of(model.quantization_config)
+        try:
+            stored = weight_format_of(model.quantization_config)
+        except Unsupported:
+            stored = None
         kept = catalog.remember(key, (model, replace(model, weight_format=stored)))
     return kept[1]  # type: ignore[no-any-return]
 

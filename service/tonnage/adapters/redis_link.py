@@ -1,0 +1,209 @@
+"""
+One shared Redis that may be absent, slow, hung or wrong, and must never be felt.
+
+No command waits longer than the time-out and none is repeated. After a few failures in a row Redis is left alone and
+a background probe asks when it is back, so that no request pays for finding out.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal, TypeVar
+
+from msgspec import Struct
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.cluster import ClusterNode, RedisCluster
+from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import Sentinel
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+logger = logging.getLogger("tonnage.redis")
+
+T = TypeVar("T")
+
+State = Literal["none", "connecting", "up", "down"]
+
+_PROBE_SECONDS = 1.0
+"""How long a probe may wait; it holds up nobody. [s]"""
+_SENTINEL = "redis+sentinel://"
+_CLUSTER = "redis+cluster://"
+
+
+class LinkSettings(Struct, frozen=True, kw_only=True):
+    """How Redis is reached."""
+
+    url: str
+    timeout_seconds: float = 0.05
+    connections: int = 16
+    failures: int = 3
+    """Failures in a row after which it is left alone. [unitless]"""
+    pause_seconds: float = 2.0
+    """Between probes while it is. [s]"""
+
+
+class RedisLink:
+    """The way to Redis, with its state."""
+
+    def __init__(
+        self, settings: LinkSettings, on_state: Callable[[State], None] = lambda _: None, client: Any = None
+    ) -> None:
+        self.state: State = "connecting" if settings.url else "none"
+        self.last_error = ""
+        self._settings = settings
+        self._on_state = on_state
+        self._client: Any = client
+        self._failures = 0
+        self._wake = asyncio.Event()
+        self._prober: asyncio.Task[None] | None = None
+
+    @property
+    def usable(self) -> bool:
+        """Whether asking is worth a try."""
+        return self.state == "up"
+
+    def start(self) -> None:
+        """Begin to look for Redis; called once the event loop runs."""
+        if self.state != "none" and self._prober is None:
+            self._prober = asyncio.create_task(self._probe_for_ever())
+
+    async def close(self) -> None:
+        """End the connections."""
+        if self._prober is not None:
+            self._prober.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._prober
+            self._prober = None
+        if self._client is not None:
+            with contextlib.suppress(RedisError, OSError, TimeoutError):
+                await asyncio.wait_for(self._client.aclose(), _PROBE_SECONDS)
+
+    async def ask(self, command: Callable[[Any], Awaitable[T]]) -> T | None:
+        """
+        The reply of one command.
+
+        Args:
+            command: Function from the client to the reply.
+
+        Returns:
+            The reply; None when Redis is not usable or fails.
+
+        Raises:
+            LookupError: It failed just now, for the caller to count; its state is kept here.
+        """
+        if self.state != "up":
+            return None
+        try:
+            async with asyncio.timeout(self._settings.timeout_seconds):
+                reply = await command(self._client)
+        except (RedisError, OSError, TimeoutError, ValueError, TypeError, AttributeError) as error:
+            self._failed(error)
+            raise LookupError(str(error) or type(error).__name__) from error
+        self._failures = 0
+        return reply
+
+    def _failed(self, error: Exception) -> None:
+        self._failures += 1
+        self.last_error = type(error).__name__
+        if self._failures >= self._settings.failures and self.state == "up":
+            self._become("down")
+            self._wake.set()
+
+    def _become(self, state: State) -> None:
+        if state != self.state:
+            logger.warning("redis is %s%s", state, f" after {self.last_error}" if state == "down" else "")
+        self.state = state
+        self._on_state(state)
+
+    async def _probe_for_ever(self) -> None:
+        while True:
+            if await self._answers():
+                self._failures = 0
+                self._become("up")
+                self._wake.clear()
+                await self._wake.wait()
+            elif self.state != "down":
+                self._become("down")
+            await asyncio.sleep(self._settings.pause_seconds)
+
+    async def _answers(self) -> bool:
+        try:
+            async with asyncio.timeout(_PROBE_SECONDS):
+                if self._client is None:
+                    self._client = client_of(self._settings)
+                return bool(await self._client.ping())
+        except (RedisError, OSError, TimeoutError, ValueError, TypeError, AttributeError) as error:
+            self.last_error = type(error).__name__
+            return False
+
+
+def client_of(settings: LinkSettings) -> Any:
+    """
+    Client for an address.
+
+    Args:
+        settings: With a redis://, rediss://, unix://, redis+sentinel://host:port,host:port/service/db or
+            redis+cluster://host:port,host:port address.
+
+    Returns:
+        Asynchronous client without retries.
+
+    Raises:
+        ValueError: The address has another form.
+    """
+    if settings.url.startswith(_SENTINEL):
+        return _sentinel_client(settings)
+    if settings.url.startswith(_CLUSTER):
+        return _cluster_client(settings)
+    pool = BlockingConnectionPool.from_url(
+        settings.url, max_connections=settings.connections, timeout=settings.timeout_seconds, **_limits(settings)
+    )
+    return Redis(connection_pool=pool)
+
+
+def _limits(settings: LinkSettings) -> dict[str, Any]:
+    return {
+        "socket_timeout": settings.timeout_seconds,
+        "socket_connect_timeout": settings.timeout_seconds,
+        "retry": Retry(NoBackoff(), 0),
+        "retry_on_error": [],
+        "health_check_interval": 0,
+    }
+
+
+def _sentinel_client(settings: LinkSettings) -> Any:
+    credentials, nodes, rest = _parts(settings.url.removeprefix(_SENTINEL))
+    service, _, database = rest.partition("/")
+    if not service:
+        raise ValueError("a sentinel address names its service: redis+sentinel://host:26379/mymaster/0")
+    sentinel = Sentinel(nodes, sentinel_kwargs=_limits(settings), **_limits(settings))
+    return sentinel.master_for(service, db=int(database or 0), max_connections=settings.connections, **credentials)
+
+
+def _cluster_client(settings: LinkSettings) -> Any:
+    credentials, nodes, _ = _parts(settings.url.removeprefix(_CLUSTER))
+    return RedisCluster(
+        startup_nodes=[ClusterNode(host, port) for host, port in nodes],
+        socket_timeout=settings.timeout_seconds,
+        socket_connect_timeout=settings.timeout_seconds,
+        retry=Retry(NoBackoff(), 0),
+        max_connections=settings.connections,
+        require_full_coverage=False,
+        **credentials,
+    )
+
+
+def _parts(address: str) -> tuple[dict[str, Any], list[tuple[str, int]], str]:
+    """Credentials, nodes and what follows the first slash."""
+    hosts, _, rest = address.partition("/")
+    user, at, hosts_only = hosts.rpartition("@")
+    credentials: dict[str, Any] = {}
+    if at:
+        name, _, password = user.partition(":")
+        credentials = {"password": password} | ({"username": name} if name else {})
+    nodes = []
+    for node in (hosts_only if at else hosts).split(","):
+        host, _, port = node.rpartition(":")
+        nodes.append((host, int(port)))
+    return credentials, nodes, rest

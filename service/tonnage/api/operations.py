@@ -1,0 +1,130 @@
+"""Every operation of the API in one table: what the OpenAPI document says and what tests compare with the routes."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+
+from tonnage.api import estimate, fit
+from tonnage.api.catalog import ENTRY_OFFERS, LIST_OFFERS, CatalogIndex
+from tonnage.api.catalog_views import COLLECTIONS, DEFAULT_LIMIT, MAX_LIMIT, Collection, filters, sortable
+from tonnage.api.health import Alive, Readiness
+from tonnage.api.negotiation import JSON
+from tonnage.api.representations import offers
+from tonnage.spec.card import SizingCard
+from tonnage.spec.fit import FitAnswer, FitRequest
+from tonnage.spec.report import Estimate
+
+
+class Parameter(NamedTuple):
+    """One parameter of an operation."""
+
+    name: str
+    kind: Any
+    """Annotation the schema is made from, or the schema itself."""
+    summary: str
+    place: str = "query"
+    required: bool = False
+    example: Any = None
+
+
+class Operation(NamedTuple):
+    """One method of one path."""
+
+    method: str
+    path: str
+    tag: str
+    summary: str
+    statuses: tuple[int, ...] = ()
+    """Problems it answers with beside those of every operation."""
+    answer: Any = None
+    """Struct of the 200, or None for what is not JSON."""
+    media_types: tuple[str, ...] = (JSON,)
+    parameters: tuple[Parameter, ...] = ()
+    body: type[Struct] | None = None
+    cacheable: bool = False
+    page: bool = False
+    link: str | None = None
+    """Operation that takes the id of the first row."""
+    examples: Mapping[str, Any] = {}
+
+
+_STRICT = Parameter("strict", bool, "Answer 409 when no candidate meets every requirement.")
+
+
+def _card_parameters(reader: Any) -> tuple[Parameter, ...]:
+    return tuple(
+        Parameter(name, leaf.kind, f"Field `{'.'.join(leaf.path)}` of the card.")
+        for name, leaf in sorted(reader.documented.items())
+    )
+
+
+def _list_operation(collection: Collection) -> Operation:
+    order = sorted([*sortable(collection), *(f"-{name}" for name in sortable(collection))])
+    parameters = (
+        *(Parameter(name, kind.kind, _filter_words(name)) for name, kind in filters(collection).items()),
+        Parameter(
+            "sort", {"type": "string", "enum": order, "default": "id"}, "Field to sort by, after `-` descending."
+        ),
+        Parameter(
+            "limit",
+            {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT},
+            "Rows of one page.",
+        ),
+        Parameter("cursor", str, "Where the page begins, as the one before it said."),
+    )
+    return Operation(
+        "GET", f"/catalog/{collection.name}", "catalog", f"{collection.summary}, filtered and by page", (406, 422),
+        answer=collection.row, media_types=LIST_OFFERS, parameters=parameters, cacheable=True, page=True,
+    )  # fmt: skip
+
+
+def _filter_words(name: str) -> str:
+    if name == "q":
+        return "Part of an id, name or alias, whatever its case."
+    bound, _, field = name.partition("_")
+    if bound in ("min", "max"):
+        return f"{'Smallest' if bound == 'min' else 'Largest'} `{field}`."
+    return f"Value of `{name}`, or one of its entries."
+
+
+def _entry_operation(collection: Collection) -> Operation:
+    name = Parameter(
+        "name", {"type": "string", "minLength": 1}, "Id or alias; may hold slashes.", "path", required=True
+    )
+    return Operation(
+        "GET", f"/catalog/{collection.name}/{{name}}", "catalog", f"One of: {collection.summary}", (404, 406, 422),
+        answer=collection.entry, media_types=ENTRY_OFFERS, parameters=(name,), cacheable=True,
+    )  # fmt: skip
+
+
+OPERATIONS: tuple[Operation, ...] = (
+    Operation(
+        "POST", "/estimate", "estimate", "Memory of one workload on one placement", (400, 406, 413, 415, 422),
+        answer=Estimate, media_types=offers("estimate"), body=SizingCard,
+    ),
+    Operation(
+        "GET", "/estimate", "estimate", "The same for a card of flat query parameters", (406, 422),
+        answer=Estimate, media_types=offers("estimate"), parameters=_card_parameters(estimate.read_card), cacheable=True,
+    ),
+    Operation(
+        "POST", "/fit", "fit", "Packages that serve a card, and why the others do not", (400, 406, 409, 413, 415, 422),
+        answer=FitAnswer, media_types=offers("fit"), body=FitRequest, parameters=(_STRICT,),
+    ),
+    Operation(
+        "GET", "/fit", "fit", "The same for a card of flat query parameters", (406, 409, 422),
+        answer=FitAnswer, media_types=offers("fit"), parameters=(_STRICT, *_card_parameters(fit.read_request)),
+        cacheable=True,
+    ),
+    Operation(
+        "GET", "/catalog", "catalog", "What the catalogue holds", (406, 422), answer=CatalogIndex,
+        media_types=ENTRY_OFFERS, cacheable=True,
+    ),
+    *map(_list_operation, COLLECTIONS.values()),
+    *map(_entry_operation, COLLECTIONS.values()),
+    Operation("GET", "/healthz", "operations", "The process is alive", (422,), answer=Alive),
+    Operation("GET", "/readyz", "operations", "Requests are welcome", (422,), answer=Readiness),
+    Operation("GET", "/metrics", "operations", "Metrics for Prometheus", (422,), media_types=("text/plain",)),
+    Operation("GET", "/openapi.json", "documents", "This document", (422,), answer=dict[str, Any]),
+    Operation("GET", "/docs", "documents", "This document for people", (422,), media_types=("text/html",)),
+)  # fmt: skip

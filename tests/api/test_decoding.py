@@ -1,0 +1,150 @@
+"""Bodies: what is accepted, what is refused, with which status and pointer."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tonnage.api.decoding import MAX_DEPTH, BodyDecoder, require_json
+from tonnage.api.problems import ProblemError
+from tonnage.spec.card import SizingCard
+
+decode = BodyDecoder(SizingCard)
+
+
+def refused(body: bytes) -> ProblemError:
+    with pytest.raises(ProblemError) as caught:
+        decode(body)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"   ",
+        b"{",
+        b"{'model': 'a'}",
+        b'{"model": "a"} x',
+        b'{"model": NaN}',
+        b'{"model": "a", "reserve": Infinity}',
+        b"\xff\xfe",
+        b'{"model": "\xff"}',
+        b'{"model": "\\ud800"}',
+        b'{"model": 1, ',
+        b"[" * 200_000,
+        b'{"model": {"config": {"a": ' + b"[" * 900 + b"]" * 900 + b"}}}",
+        b'{"a":' * 5000 + b"1" + b"}" * 5000,
+    ],
+)
+def test_what_is_not_json_or_nested_too_deeply_is_a_400(body: bytes) -> None:
+    assert 400 == refused(body).kind.status
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
+        (b"{}", "/model"),
+        (b"null", ""),
+        (b"[]", ""),
+        (b'{"model": 1}', "/model"),
+        (b'{"model": {}}', "/model"),
+        (b'{"model": "a\\n"}', "/model"),
+        (b'{"model": "a", "placement": {"tensor_parallel_size": "2"}}', "/placement/tensor_parallel_size"),
+        (b'{"model": "a", "placement": {"tensor_parallel_size": 2.5}}', "/placement/tensor_parallel_size"),
+        (b'{"model": "a", "placement": {"tensor_parallel_size": true}}', "/placement/tensor_parallel_size"),
+        (b'{"model": "a", "placement": {"tensor_parallel_size": 0}}', "/placement/tensor_parallel_size"),
+        (b'{"model": "a", "reserve": 99999999999999999999999999}', "/reserve"),
+        (b'{"model": "a", "reserve": 1e400}', ""),
+        (b'{"model": "a", "reserve": "6G"}', "/reserve"),
+        (b'{"model": "a", "serving": {}}', "/serving/engine"),
+        (b'{"model": "a", "serving": {"engine": "vlm"}}', "/serving/engine"),
+        (b'{"model": "a", "serving": {"engine": "vllm", "cudagraph_capture_sizes": [1, "2"]}}',
+         "/serving/cudagraph_capture_sizes/1"),
+        (b'{"model": "a", "training": {"library_versions": {"a b\\n": "1"}}}', "/training/library_versions"),
+    ],
+)  # fmt: skip
+def test_what_breaks_the_contract_is_a_422_with_a_pointer(body: bytes, pointer: str) -> None:
+    problem = refused(body)
+
+    assert (422, pointer) == (problem.kind.status, problem.errors[0].pointer)
+
+
+def test_an_unknown_field_names_the_one_that_was_meant() -> None:
+    problem = refused(b'{"model": "a", "serving": {"engine": "vllm", "max_model_length": 5}}')
+
+    assert "/serving/max_model_length" == problem.errors[0].pointer
+    assert "max_model_len" in problem.errors[0].did_you_mean
+
+
+def test_an_unknown_choice_names_the_one_that_was_meant() -> None:
+    problem = refused(b'{"model": "a", "training": {"method": "qlor"}}')
+
+    assert "qlora" in problem.errors[0].did_you_mean
+
+
+def test_an_integral_float_is_an_integer() -> None:
+    card = decode(b'{"model": "a", "reserve": 1.0, "placement": {"tensor_parallel_size": 2.0}}')
+
+    assert (1, 2) == (card.reserve, card.placement.tensor_parallel_size)
+    assert isinstance(card.reserve, int)
+
+
+def test_a_literal_config_keeps_its_floats_when_another_field_is_an_integral_float() -> None:
+    card = decode(b'{"model": {"config": {"rope_theta": 10000.0}}, "reserve": 1.0}')
+
+    assert isinstance(card.model.config["rope_theta"], float)
+
+
+def test_the_deepest_allowed_body_is_read() -> None:
+    levels = MAX_DEPTH - 4
+    decode(b'{"model": {"config": {"a": ' + b"[" * levels + b"]" * levels + b"}}}")
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_read_or_refused_with_400_or_422(body: bytes) -> None:
+    try:
+        decode(body)
+    except ProblemError as problem:
+        assert problem.kind.status in (400, 422)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=12), inner, max_size=4),
+    )
+)
+def test_any_json_value_is_read_or_refused(value: object) -> None:  # fmt: skip
+    import json
+
+    for document in (value, {"model": value}, {"model": "a", "serving": value}, {"model": {"config": value}}):
+        try:
+            decode(json.dumps(document).encode())
+        except ProblemError as problem:
+            assert problem.kind.status in (400, 422)
+
+
+@pytest.mark.parametrize(
+    "kind", [b"application/json", b"application/json; charset=utf-8", b"Application/JSON;charset=UTF-8"]
+)
+def test_json_content_types_are_read(kind: bytes) -> None:
+    require_json(kind, None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "encoding"),
+    [
+        (None, None),
+        (b"", None),
+        (b"text/plain", None),
+        (b"application/x-www-form-urlencoded", None),
+        (b"multipart/form-data; boundary=x", None),
+        (b"application/json; charset=latin-1", None),
+        (b"application/json", b"gzip"),
+    ],
+)
+def test_other_content_types_and_encodings_are_a_415(kind: bytes | None, encoding: bytes | None) -> None:
+    with pytest.raises(ProblemError) as caught:
+        require_json(kind, encoding)
+
+    assert 415 == caught.value.kind.status
