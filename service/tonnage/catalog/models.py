@@ -119,7 +119,8 @@ def _from_hub(catalog: Catalog, name: str, revision: str | None, fetch: Fetch | 
         error.detail += f"; the Hub is not asked here: {INLINE}"
         raise error
     told = fetch(name, revision)
-    model = read_config(told.config, id=told.id, revision=told.revision, parameters=None, source=told.source)
+    plain = told.parameters if not told.config.get("quantization_config") else None
+    model = read_config(told.config, id=told.id, revision=told.revision, parameters=plain, source=told.source)
     model = _with_format(catalog, model)
     return Found(replace(model, licence=model.licence or told.licence), told.weight_bytes)
 
