@@ -19,13 +19,6 @@ def estimate(workload: Workload) -> Estimate:
     Raises:
         SizingError: The card contradicts itself, or no law covers it.
     """
-    from tonnage.estimate.assemble import assemble  # noqa: PLC0415  (parts of this package are used on their own)
-    from tonnage.estimate.plain import account as plain  # noqa: PLC0415
-    from tonnage.estimate.serving import account as serving  # noqa: PLC0415
-    from tonnage.estimate.training import account as training  # noqa: PLC0415
+    from tonnage.estimate.assemble import account_of, assemble  # noqa: PLC0415  (parts of this package are used on their own)
 
-    if workload.serving is not None:
-        return assemble(workload, serving(workload))
-    if workload.training is not None:
-        return assemble(workload, training(workload))
-    return assemble(workload, plain(workload))
+    return assemble(workload, account_of(workload))

@@ -8,6 +8,7 @@ decide on.
 
 from collections.abc import Iterable
 from math import isqrt
+from typing import NamedTuple
 
 from tonnage.estimate.identity import digest, model_report, versions
 from tonnage.estimate.rules import rules_of_thumb
@@ -36,6 +37,51 @@ from tonnage.units import format_size, parse_size
 _NO_HOST = Host(memory=exactly(0), disk_bytes=0)
 
 
+class Judgement(NamedTuple):
+    """What decides about an account, without the words of an answer."""
+
+    gpus: tuple[GpuReport, ...]
+    worst: int
+    """Index of the GPU with the largest peak. [unitless]"""
+    needed: tuple[Amount, ...]
+    """Device memory each load needs, without the reserve. [bytes]"""
+    required: Amount
+    reserve: int
+    claim: Amount | None
+    """What an engine that claims by a fraction really takes. [bytes]"""
+
+
+def account_of(workload: Workload) -> Account:
+    """What the engine, the framework or neither makes of a resolved card."""
+    from tonnage.estimate.plain import account as plain  # noqa: PLC0415  (parts of this package are used on their own)
+    from tonnage.estimate.serving import account as serving  # noqa: PLC0415
+    from tonnage.estimate.training import account as training  # noqa: PLC0415
+
+    if workload.serving is not None:
+        return serving(workload)
+    return plain(workload) if workload.training is None else training(workload)
+
+
+def judge(workload: Workload, account: Account) -> Judgement:
+    """Loads summed by phase and counter, the worst of them, and what the card requires."""
+    claimed = account.claimed_bytes is not None
+    gpus = tuple(_gpu_report(load, claimed) for load in account.loads)
+    worst = max(range(len(gpus)), key=lambda i: gpus[i].peak.device.expected)
+    needed = tuple(_needed(load, report, claimed) for load, report in zip(account.loads, gpus, strict=True))
+    derived = max(needed, key=lambda a: a.expected)
+    reserve = workload.reserve_bytes + int(workload.reserve_fraction * derived.expected)
+    required = Amount(derived.low + reserve, derived.expected + reserve, derived.high + reserve)
+    return Judgement(gpus, worst, needed, required, reserve, gpus[worst].peak.device if claimed else None)
+
+
+def verdict(judgement: Judgement, usable: int, findings: tuple[Finding, ...]) -> Verdict:
+    """Worst of capacity, claim and the engine's own findings."""
+    statuses = [compare(judgement.required, usable), *(f.status for f in findings)]
+    if judgement.claim is not None:
+        statuses.append(compare(judgement.claim, usable))
+    return max(statuses, key=VERDICT_ORDER.__getitem__)
+
+
 def assemble(workload: Workload, account: Account) -> Estimate:
     """
     The answer of /estimate from one account.
@@ -47,15 +93,9 @@ def assemble(workload: Workload, account: Account) -> Estimate:
     Returns:
         The estimate, complete but for `diagnosis`.
     """
-    claimed = account.claimed_bytes is not None
-    gpus = tuple(_gpu_report(load, claimed) for load in account.loads)
-    worst = max(range(len(gpus)), key=lambda i: gpus[i].peak.device.expected)
-    needs = [_needed(load, report, claimed) for load, report in zip(account.loads, gpus, strict=True)]
-    derived = max(needs, key=lambda a: a.expected)
-    reserve = workload.reserve_bytes + int(workload.reserve_fraction * derived.expected)
-    required = Amount(derived.low + reserve, derived.expected + reserve, derived.high + reserve)
+    gpus, worst, _, required, reserve, claim = judge(workload, account)
     capacity = _capacity(workload)
-    reasons = _reasons(required, gpus[worst].peak.device if claimed else None, capacity, account.findings)
+    reasons = _reasons(required, claim, capacity, account.findings)
     if reserve:
         gpus = tuple(_with_reserve(report, reserve) for report in gpus)
     return Estimate(
