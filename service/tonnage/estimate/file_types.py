@@ -50,17 +50,20 @@ def use_more_bits(*, layer: int, layers: int) -> bool:
     return layer < layers // 8 or layer >= 7 * layers // 8 or (layer - layers // 8) % 3 == 2
 
 
-def tensor_type(mix: Mix, category: str, layer: int, value_index: int, *, expert: bool) -> str:
+def tensor_type(mix: Mix, category: str, layer: int, before: int, *, stacked: bool) -> str:
     """
     GGML type before the shape is looked at.
+
+    With experts llama.cpp goes by the layer number, without by how many tensors of the category came before, which is
+    not the same where only some layers have them; below 3 bits it always counts.
 
     Args:
         mix: File type and model.
         category: output, token_embd, attn_v, attn_qkv, attn_kv_b, attn_k, attn_q, attn_output,
             ffn_up, ffn_gate, ffn_down or other.
         layer: Layer number; 0 outside of layers.
-        value_index: How many attn_v-like tensors come before. [unitless]
-        expert: Whether the tensor holds several experts.
+        before: Tensors of the category that come before. [unitless]
+        stacked: Whether the tensor has a third dimension (experts, heads of latent attention).
 
     Returns:
         GGML type name such as "q4_k".
@@ -70,13 +73,16 @@ def tensor_type(mix: Mix, category: str, layer: int, value_index: int, *, expert
     if category == "output" or (category == "token_embd" and mix.tied):
         return _output(mix)
     if mix.file_type == "mxfp4":
-        return "mxfp4" if expert else "q8_0"
+        return "mxfp4" if stacked else "q8_0"
     if category == "token_embd":
         return _embedding(mix)
     if category in ("attn_v", "attn_qkv", "attn_kv_b"):
-        return _low_value(mix) if mix.file_type in _LOW else _value(mix, value_index)
-    chooser = (_LOW_CHOICES if mix.file_type in _LOW else _CHOICES).get(category)
-    return chooser(mix, layer) if chooser else mix.base
+        return _low_value(mix) if mix.file_type in _LOW else _value(mix, before)
+    if mix.file_type in _LOW:
+        low = _LOW_CHOICES.get(category)
+        return low(mix, before) if low else mix.base
+    chooser = _CHOICES.get(category)
+    return chooser(mix, layer if mix.experts > 1 else before) if chooser else mix.base
 
 
 def output_fits(mix: Mix, columns: int) -> bool:
@@ -210,8 +216,8 @@ def _low_key(mix: Mix, _: int) -> str:
     return "q4_k" if mix.experts == 8 else mix.base
 
 
-def _low_down(mix: Mix, layer: int) -> str:
-    if layer >= mix.layers // 8:
+def _low_down(mix: Mix, before: int) -> str:
+    if before >= mix.layers // 8:
         return mix.base
     return "iq3_s" if mix.file_type in ("iq2_s", "iq2_m") else "q2_k"
 

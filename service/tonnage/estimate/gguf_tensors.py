@@ -34,6 +34,8 @@ class _Matrix(Struct, frozen=True):
 
     tensor: Tensor
     category: str
+    stacked: bool = False
+    """Whether it has a third dimension: experts, or heads of latent attention."""
 
 
 def gguf_rows(model: Model, file_type: WeightFormat, formats: Mapping[str, WeightFormat]) -> Iterator[Row]:
@@ -79,12 +81,12 @@ def _layers_in_order(model: Model) -> list[tuple[int, int, tuple[_Matrix, ...], 
 
 
 class _Typed:
-    """Type of one matrix after the other, counting attn_v-like ones as llama.cpp does."""
+    """Type of one matrix after the other, counting those of a category as llama.cpp does."""
 
     def __init__(self, mix: Mix, formats: Mapping[str, WeightFormat]) -> None:
         self.mix = mix
         self.formats = formats
-        self.values_before = 0
+        self.before: dict[str, int] = {}
 
     def format_of(self, matrix: _Matrix, layer: int) -> WeightFormat:
         return self._format(self._type(matrix, layer))
@@ -93,9 +95,11 @@ class _Typed:
         tensor, category = matrix.tensor, matrix.category
         if category == "f32" or tensor.in_features == 1:
             return "f32"
-        chosen = tensor_type(self.mix, category, layer, self.values_before, expert=tensor.experts > 1)
-        if category in _VALUES:
-            self.values_before += 1
+        counted = "attn_v" if category in _VALUES else category
+        before = self.before.get(counted, 0)
+        self.before[counted] = before + 1
+        stacked = matrix.stacked or tensor.experts > 1
+        chosen = tensor_type(self.mix, category, layer, before, stacked=stacked)
         output_like = category == "output" or (category == "token_embd" and self.mix.tied)
         if output_like and chosen not in ("f32", "f16", "bf16") and not output_fits(self.mix, tensor.in_features):
             chosen = "q8_0"
@@ -132,8 +136,10 @@ def _latent_up_projections(tensor: Tensor, layer: Layer) -> Iterator[_Matrix]:
         return
     heads, latent = attention.num_attention_heads, tensor.in_features
     keys = tensor.out_features // heads - attention.v_head_dim
-    yield _Matrix(replace(tensor, out_features=heads * latent, in_features=keys, name=tensor.name + ".k_b"), "other")
-    yield _Matrix(replace(tensor, out_features=heads * attention.v_head_dim, name=tensor.name + ".v_b"), "other")
+    key = replace(tensor, out_features=heads * latent, in_features=keys, name=tensor.name + ".k_b")
+    value = replace(tensor, out_features=heads * attention.v_head_dim, name=tensor.name + ".v_b")
+    yield _Matrix(key, "other", stacked=True)
+    yield _Matrix(value, "other", stacked=True)
 
 
 def _delta_inputs(tensor: Tensor, layer: Layer) -> Iterator[_Matrix]:
