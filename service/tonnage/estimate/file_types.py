@@ -76,13 +76,9 @@ def tensor_type(mix: Mix, category: str, layer: int, before: int, *, stacked: bo
         return "mxfp4" if stacked else "q8_0"
     if category == "token_embd":
         return _embedding(mix)
-    if category in ("attn_v", "attn_qkv", "attn_kv_b"):
-        return _low_value(mix) if mix.file_type in _LOW else _value(mix, before)
-    if mix.file_type in _LOW:
-        low = _LOW_CHOICES.get(category)
-        return low(mix, before) if low else mix.base
-    chooser = _CHOICES.get(category)
-    return chooser(mix, layer if mix.experts > 1 else before) if chooser else mix.base
+    low, counts = mix.file_type in _LOW, category in _VALUES or mix.file_type in _LOW or mix.experts < 2
+    chooser = (_LOW_CHOICES if low else _CHOICES).get(category)
+    return chooser(mix, before if counts else layer) if chooser else mix.base
 
 
 def output_fits(mix: Mix, columns: int) -> bool:
@@ -121,7 +117,7 @@ def _embedding(mix: Mix) -> str:
     return "q4_k" if mix.file_type in ("tq1_0", "tq2_0") else mix.base
 
 
-def _low_value(mix: Mix) -> str:
+def _low_value(mix: Mix, _: int) -> str:
     if mix.gqa >= 4 or mix.experts >= 4:
         return "q4_k"
     return "iq3_s" if mix.file_type in ("iq2_s", "iq2_m") else "q2_k"
@@ -228,8 +224,15 @@ def _low_attention_output(mix: Mix, _: int) -> str:
     return {"iq1_s": "iq2_xxs", "iq1_m": "iq2_xxs", "iq2_s": "iq3_s", "iq2_m": "iq3_s"}.get(mix.file_type, mix.base)
 
 
+_VALUES = ("attn_v", "attn_qkv", "attn_kv_b")
 _CHOICES = {
+    **dict.fromkeys(_VALUES, _value),
     "attn_k": _key, "attn_q": _query, "attn_output": _attention_output,
     "ffn_up": _up_or_gate, "ffn_gate": _up_or_gate, "ffn_down": _down,
 }  # fmt: skip
-_LOW_CHOICES = {"attn_k": _low_key, "attn_output": _low_attention_output, "ffn_down": _low_down}
+_LOW_CHOICES = {
+    **dict.fromkeys(_VALUES, _low_value),
+    "attn_k": _low_key,
+    "attn_output": _low_attention_output,
+    "ffn_down": _low_down,
+}
