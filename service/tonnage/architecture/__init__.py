@@ -5,6 +5,7 @@ What differs between model types is data (`architectures.toml`); one builder per
 """
 
 from tonnage.architecture.counts import parameters_by_component
+from tonnage.architecture.description import describe_layers
 from tonnage.architecture.reader import count_only, read_config, read_gguf
 
-__all__ = ["count_only", "parameters_by_component", "read_config", "read_gguf"]
+__all__ = ["count_only", "describe_layers", "parameters_by_component", "read_config", "read_gguf"]

@@ -53,13 +53,18 @@ class Judgement(NamedTuple):
 
 def account_of(workload: Workload) -> Account:
     """What the engine, the framework or neither makes of a resolved card."""
-    from tonnage.estimate.plain import account as plain  # noqa: PLC0415  (parts of this package are used on their own)
-    from tonnage.estimate.serving import account as serving  # noqa: PLC0415
-    from tonnage.estimate.training import account as training  # noqa: PLC0415
-
+    # each imported when first asked for: a server that only serves never loads the training laws
     if workload.serving is not None:
+        from tonnage.estimate.serving import account as serving  # noqa: PLC0415
+
         return serving(workload)
-    return plain(workload) if workload.training is None else training(workload)
+    if workload.training is not None:
+        from tonnage.estimate.training import account as training  # noqa: PLC0415
+
+        return training(workload)
+    from tonnage.estimate.plain import account as plain  # noqa: PLC0415
+
+    return plain(workload)
 
 
 def judge(workload: Workload, account: Account) -> Judgement:
