@@ -52,8 +52,7 @@ class HubServer:
                     headers[key.lower()] = value
                 self.requests.append((path, headers))
                 await asyncio.sleep(self.delay)
-                missing = (404, {"x-error-code": "RepoNotFound"}, b"")
-                status, extra, body = self.routes.get(path, lambda: missing)()
+                status, extra, body = self.routes.get(path, _missing)()
                 extra.setdefault("content-length", str(len(body)))
                 lines = [f"HTTP/1.1 {status} x", *(f"{k}: {v}" for k, v in extra.items() if v is not None)]
                 writer.write("\r\n".join([*lines, "", ""]).encode() + body)
@@ -62,6 +61,10 @@ class HubServer:
             pass
         finally:
             writer.close()
+
+
+def _missing() -> Answer:
+    return 404, {"x-error-code": "RepoNotFound"}, b""
 
 
 @asynccontextmanager

@@ -3,13 +3,17 @@
 import asyncio
 import json
 import logging
+import sys
+from pathlib import Path
 
 import msgspec
 import pytest
-from hub_server import COMMIT, CONFIG, running_hub
 
 from tonnage.adapters.hub import Hub, HubSettings, checked_endpoint
 from tonnage.errors import MissingFact, SourceUnavailable, UnknownName
+
+sys.path.insert(0, str(Path(__file__).parent))
+from hub_server import COMMIT, CONFIG, running_hub
 
 NAME = "org/tiny"
 CONFIG_PATH = f"/{NAME}/resolve/main/config.json"

@@ -11,19 +11,18 @@ from typing import Any
 Config = Mapping[str, Any]
 
 
-def weight_format_of(quantization_config: Config | None, dtype: str = "bf16") -> str | None:
+def weight_format_of(quantization_config: Config | None) -> str | None:
     """
     Format of a checkpoint's quantized matrices.
 
     Args:
         quantization_config: As in config.json (or MLX's `quantization`); None or {} for a plain checkpoint.
-        dtype: Plain dtype of the checkpoint.
 
     Returns:
-        Catalogue id such as "fp8-block-128x128"; `dtype` for a plain checkpoint; None for a quantizer that is not known.
+        Catalogue id such as "fp8-block-128x128"; None for a plain checkpoint, and for settings that no format stands for.
     """
     if not quantization_config:
-        return dtype
+        return None
     method = _method(quantization_config)
     reader = _READERS.get(method)
     return reader(quantization_config) if reader is not None else None
@@ -32,11 +31,17 @@ def weight_format_of(quantization_config: Config | None, dtype: str = "bf16") ->
 def _method(config: Config) -> str:
     stated = config.get("quant_method") or (config.get("quant_algo") and "modelopt")
     if not stated:
-        stated = "compressed-tensors" if "config_groups" in config else "mlx" if "bits" in config else ""
+        stated = next((method for key, method in _IMPLIED.items() if key in config), "")
     return str(getattr(stated, "value", stated)).lower().replace("_", "-")
 
 
-def _fp8(config: Config) -> str:
+_IMPLIED = {
+    "config_groups": "compressed-tensors", "load_in_4bit": "bitsandbytes", "load_in_8bit": "bitsandbytes", "bits": "mlx",
+}  # fmt: skip
+"""Key that gives a method away where `quant_method` is not stated."""
+
+
+def _fp8(config: Config) -> str | None:
     if str(config.get("quant_algo", "")).upper() == "MIXED_PRECISION" and config.get("config_groups"):
         return _compressed_tensors(config)
     if config.get("weight_block_size"):
@@ -107,20 +112,23 @@ def _integer_group(bits: int, strategy: str, group_size: int | None, *, symmetri
 
 
 def _modelopt(config: Config) -> str | None:
-    algorithm = str(config.get("quant_algo", "")).upper()
+    nested = config.get("quantization") or {}
+    algorithm = str(config.get("quant_algo") or nested.get("quant_algo") or "").upper()
     if algorithm == "MIXED_PRECISION":
         layers = config.get("quantized_layers") or {}
         algorithms = [
             str(layer.get("quant_algo", "")).upper() for layer in layers.values() if isinstance(layer, Mapping)
         ]
         algorithm = "NVFP4" if "NVFP4" in algorithms or not algorithms else algorithms[0]
-    return _MODELOPT.get(algorithm)
+    return _MODELOPT.get(algorithm) or _compressed_tensors(config)
 
 
 _MODELOPT = {
-    "NVFP4": "nvfp4", "NVFP4_AWQ": "nvfp4", "W4A16_NVFP4": "nvfp4", "FP8": "fp8-per-tensor", "MXFP8": "mxfp8",
-    "FP8_PER_CHANNEL_PER_TOKEN": "fp8-per-channel-dynamic", "FP8_PB_WO": "fp8-block-128x128",
-    "W4A16_AWQ": "awq-w4-g128", "W4A8_AWQ": "w4afp8-g128", "INT8_SQ": "int8-w8a8", "W8A8_SQ_PER_CHANNEL": "int8-w8a8",
+    "NVFP4": "nvfp4", "NVFP4_AWQ": "nvfp4", "W4A16_NVFP4": "nvfp4", "W4A8_NVFP4_FP8": "nvfp4", "MXFP8": "mxfp8",
+    "FP8": "fp8-per-tensor", "FP8_PER_CHANNEL_PER_TOKEN": "fp8-per-channel-dynamic",
+    "FP8_PB_WO": "fp8-block-128x128", "FP8_PB_REAL": "fp8-block-128x128",
+    "W4A16_AWQ": "awq-w4-g128", "INT4_AWQ": "awq-w4-g128", "W4A8_AWQ": "w4afp8-g128", "INT8_SQ": "int8-w8a8",
+    "W8A8_SQ_PER_CHANNEL": "int8-w8a8",
     "W4A8_MXFP4_FP8": "mxfp4-linear",
 }  # fmt: skip
 

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from tonnage.architecture.checkpoint_format import weight_format_of
 from tonnage.architecture.composition import Reading
 from tonnage.architecture.counts import active_parameters, count_by_component
 from tonnage.architecture.fields import Fields
@@ -87,6 +88,7 @@ def _task(config: Mapping[str, Any]) -> dict[str, Any]:
 def _model(reading: Reading, comparison: Comparison, model_type: str, config: Mapping[str, Any]) -> Model:
     text = reading.text
     counts = count_by_component(reading.layers, reading.outside)
+    quantization = config.get("quantization_config") or text.config.get("quantization_config")
     return Model(
         family=reading.fields.table.family or model_type,
         model_type=model_type,
@@ -101,7 +103,8 @@ def _model(reading: Reading, comparison: Comparison, model_type: str, config: Ma
         outside=reading.outside,
         vision=reading.vision,
         rope_scaling=text["rope_scaling"],
-        quantization_config=config.get("quantization_config") or text.config.get("quantization_config"),
+        quantization_config=quantization,
+        weight_format=weight_format_of(quantization),
         max_source_positions=reading.encoder.count("max_position_embeddings") if reading.encoder else 0,
         config=dict(config),
         trust=comparison.trust,

@@ -5,9 +5,8 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from tonnage.architecture import count_only, read_config, read_gguf
-from tonnage.architecture.quantization import weight_format_of
 from tonnage.catalog.contents import Catalog
-from tonnage.errors import SizingError, UnknownName, Unsupported
+from tonnage.errors import SizingError, UnknownName
 from tonnage.spec.card import ModelCard, SizingCard
 from tonnage.spec.facts import ModelFacts
 from tonnage.spec.hub import Fetch
@@ -48,35 +47,18 @@ def find_model(catalog: Catalog, card: str | ModelCard, fetch: Fetch | None = No
     if card.id is not None:
         return _by_id(catalog, card.id, card.revision, fetch, f"{pointer}/id")
     try:
-        return Found(_given(catalog, card))
+        return Found(_given(card))
     except SizingError as error:
         error.pointer = pointer + error.pointer.removeprefix("/model")
         raise
 
 
-def _given(catalog: Catalog, card: ModelCard) -> Model:
+def _given(card: ModelCard) -> Model:
     if card.config is not None:
-        return _with_format(
-            catalog, read_config(card.config, parameters=card.parameters, source="config of the request")
-        )
+        return read_config(card.config, parameters=card.parameters, source="config of the request")
     if card.gguf is not None:
         return read_gguf(card.gguf, parameters=card.parameters)
     return count_only(card.parameters or 0, card.trainable_parameters)
-
-
-def _with_format(catalog: Catalog, model: Model) -> Model:
-    """The model with the format that its quantization_config stands for; left out where none does."""
-    if model.weight_format is not None or not model.quantization_config:
-        return model
-    key = ("stored", id(model))
-    kept = catalog.resolved.get(key)
-    if kept is None:
-        try:
-            stored = weight_format_of(model.quantization_config)
-        except Unsupported:
-            stored = None
-        kept = catalog.remember(key, (model, replace(model, weight_format=stored)))
-    return kept[1]  # type: ignore[no-any-return]
 
 
 def _by_id(catalog: Catalog, name: str, revision: str | None, fetch: Fetch | None, pointer: str) -> Found:
@@ -87,11 +69,11 @@ def _by_id(catalog: Catalog, name: str, revision: str | None, fetch: Fetch | Non
     facts = catalog.models.find(name)
     if facts is None or (revision not in (None, "main") and fetch is not None):
         return _from_hub(catalog, name, revision, fetch, pointer)
-    found: Found = catalog.remember(key, _from_facts(catalog, facts, name, revision))
+    found: Found = catalog.remember(key, _from_facts(facts, name, revision))
     return found
 
 
-def _from_facts(catalog: Catalog, facts: ModelFacts, name: str, revision: str | None) -> Found:
+def _from_facts(facts: ModelFacts, name: str, revision: str | None) -> Found:
     model_id = next(
         (n for n in (facts.id, *facts.same_architecture, *facts.aliases) if n.lower() == name.lower()), facts.id
     )
@@ -109,7 +91,7 @@ def _from_facts(catalog: Catalog, facts: ModelFacts, name: str, revision: str | 
         if revision not in (None, "main")
         else []
     )
-    model = replace(_with_format(catalog, model), licence=model.licence or facts.licence, family=facts.family)
+    model = replace(model, licence=model.licence or facts.licence, family=facts.family)
     return Found(model, None, tuple(assumptions))
 
 
@@ -121,7 +103,6 @@ def _from_hub(catalog: Catalog, name: str, revision: str | None, fetch: Fetch | 
     told = fetch(name, revision)
     plain = told.parameters if not told.config.get("quantization_config") else None
     model = read_config(told.config, id=told.id, revision=told.revision, parameters=plain, source=told.source)
-    model = _with_format(catalog, model)
     return Found(replace(model, licence=model.licence or told.licence), told.weight_bytes)
 
 
