@@ -76,9 +76,12 @@ def format_size(amount: int) -> str:
     Returns:
         Text such as "13.04 GiB".
     """
-    for unit, factor in (("TiB", 10 * TiB), ("GiB", GiB), ("MiB", MiB), ("KiB", KiB)):
-        if abs(amount) >= factor:
-            return f"{amount / _PREFIXES[unit]:.2f} {unit}"
+    size = abs(amount)
+    if GiB <= size < 10 * TiB:
+        return f"{amount / GiB:.2f} GiB"
+    for unit, factor in (("TiB", TiB), ("MiB", MiB), ("KiB", KiB)):
+        if size >= factor:
+            return f"{amount / factor:.2f} {unit}"
     return f"{amount} B"
 
 

@@ -11,8 +11,10 @@ from math import isqrt
 from typing import NamedTuple
 
 from tonnage.estimate.identity import digest, model_report, versions
+from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.rules import rules_of_thumb
 from tonnage.spec.card import Measurement
+from tonnage.spec.facts import Gpu
 from tonnage.spec.report import (
     VERDICT_ORDER,
     Account,
@@ -213,9 +215,11 @@ def _without_pool(phase: Phase, demand: Amount) -> Amount:
 
 
 def _capacity(workload: Workload) -> Capacity | None:
-    gpu = workload.gpu
-    if gpu is None:
-        return None
+    return None if workload.gpu is None else _capacity_of(workload.gpu)
+
+
+@remembered(512)
+def _capacity_of(gpu: Gpu) -> Capacity:
     return Capacity(
         nominal_bytes=gpu.memory_nominal_bytes,
         usable_bytes=gpu.memory_usable_bytes,
