@@ -177,7 +177,7 @@ def _sentinel_client(settings: LinkSettings) -> Any:
     service, _, database = rest.partition("/")
     if not service:
         raise ValueError("a sentinel address names its service: redis+sentinel://host:26379/mymaster/0")
-    sentinel = Sentinel(nodes, sentinel_kwargs=_limits(settings), **_limits(settings))
+    sentinel: Any = Sentinel(nodes, sentinel_kwargs=_limits(settings), **_limits(settings))  # type: ignore[no-untyped-call]
     return sentinel.master_for(service, db=int(database or 0), max_connections=settings.connections, **credentials)
 
 

@@ -5,12 +5,14 @@ Litestar's own generator loses what the decoder enforces (unknown fields refused
 discriminators), so it is not used; a test compares the table with the routes.
 """
 
+from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
 from tonnage.api.catalog_pages import CatalogPage
+from tonnage.api.field_words import field_words
 from tonnage.api.operations import OPERATIONS, Operation, Parameter
 from tonnage.api.problems import BY_STATUS, Problem
 from tonnage.version import __version__
@@ -50,12 +52,40 @@ def document() -> dict[str, Any]:
         "tags": [{"name": name, "description": text} for name, text in _TAGS.items()],
         "paths": paths,
         "components": {
-            "schemas": _exact(components),
+            "schemas": _exact(_with_words(components, types)),
             "headers": _HEADERS,
+            "responses": {str(status): _problem(status) for status in sorted(_problem_statuses())},
+            "parameters": _shared_parameters(),
             "securitySchemes": {"apiKey": {"type": "http", "scheme": "bearer"}},
         },
         "security": [{}, {"apiKey": []}],
     }
+
+
+def _with_words(components: dict[str, Any], types: Sequence[Any]) -> dict[str, Any]:
+    """Components whose fields say what the line under them in the source says."""
+    for struct in _structs(types):
+        properties = components.get(struct.__name__, {}).get("properties", {})
+        for field in msgspec.structs.fields(struct):
+            words = field_words(struct).get(field.name)
+            if words and "description" not in properties.get(field.encode_name, {"description": ""}):
+                properties[field.encode_name]["description"] = words
+    return components
+
+
+def _structs(types: Sequence[Any]) -> set[type[msgspec.Struct]]:
+    """Every Struct that the types reach."""
+    found: set[type[msgspec.Struct]] = set()
+    waiting = list(types)
+    while waiting:
+        kind = waiting.pop()
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            if kind not in found:
+                found.add(kind)
+                waiting += [field.type for field in msgspec.structs.fields(kind)]
+        else:
+            waiting += get_args(kind)
+    return found
 
 
 _INFO = {
@@ -90,7 +120,10 @@ def _operation(operation: Operation, by_type: dict[int, Any]) -> dict[str, Any]:
         "responses": _responses(operation, by_type),
     }
     if operation.parameters:
-        described["parameters"] = [_parameter(parameter) for parameter in operation.parameters]
+        described["parameters"] = [
+            {"$ref": f"#/components/parameters/{parameter.name}"} if parameter.shared else _parameter(parameter)
+            for parameter in operation.parameters
+        ]
     if operation.body is not None:
         media = {"schema": by_type[id(operation.body)], "examples": operation.examples}
         described["requestBody"] = {"required": True, "content": {"application/json": media}}
@@ -139,8 +172,22 @@ def _responses(operation: Operation, by_type: dict[int, Any]) -> dict[str, Any]:
     if operation.cacheable:
         answers["304"] = {"description": "The caller has it already", "headers": _headers((*_COMMON, "ETag"))}
     for status in sorted({*_ALWAYS, *operation.statuses}):
-        answers[str(status)] = _problem(status)
+        answers[str(status)] = {"$ref": f"#/components/responses/{status}"}
     return answers
+
+
+def _problem_statuses() -> set[int]:
+    return {*_ALWAYS, *(status for operation in OPERATIONS for status in operation.statuses)}
+
+
+def _shared_parameters() -> dict[str, Any]:
+    """Parameters that several operations take, once."""
+    return {
+        parameter.name: _parameter(parameter)
+        for operation in OPERATIONS
+        for parameter in operation.parameters
+        if parameter.shared
+    }
 
 
 def _media(operation: Operation, media_type: str, by_type: dict[int, Any]) -> dict[str, Any]:

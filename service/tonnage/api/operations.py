@@ -8,6 +8,7 @@ from msgspec import Struct
 from tonnage.api import estimate, fit
 from tonnage.api.catalog import ENTRY_OFFERS, LIST_OFFERS, CatalogIndex
 from tonnage.api.catalog_views import COLLECTIONS, DEFAULT_LIMIT, MAX_LIMIT, Collection, filters, sortable
+from tonnage.api.examples import ESTIMATES, FITS
 from tonnage.api.health import Alive, Readiness
 from tonnage.api.negotiation import JSON
 from tonnage.api.representations import offers
@@ -26,6 +27,8 @@ class Parameter(NamedTuple):
     place: str = "query"
     required: bool = False
     example: Any = None
+    shared: bool = False
+    """Several operations take it; the document says it once."""
 
 
 class Operation(NamedTuple):
@@ -52,9 +55,25 @@ class Operation(NamedTuple):
 _STRICT = Parameter("strict", bool, "Answer 409 when no candidate meets every requirement.")
 
 
+_EXAMPLES = {
+    "model": "meta-llama/Llama-3.1-8B-Instruct",
+    "gpu": "l40s",
+    "engine": "vllm",
+    "max_model_len": 8192,
+    "concurrency": 8,
+}
+
+
 def _card_parameters(reader: Any) -> tuple[Parameter, ...]:
+    shared = estimate.read_card.documented
     return tuple(
-        Parameter(name, leaf.kind, f"Field `{'.'.join(leaf.path)}` of the card.")
+        Parameter(
+            name,
+            leaf.kind,
+            f"Field `{'.'.join(leaf.path)}` of the card.",
+            example=_EXAMPLES.get(name),
+            shared=name in shared and shared[name] == leaf,
+        )
         for name, leaf in sorted(reader.documented.items())
     )
 
@@ -76,6 +95,7 @@ def _list_operation(collection: Collection) -> Operation:
     return Operation(
         "GET", f"/catalog/{collection.name}", "catalog", f"{collection.summary}, filtered and by page", (406, 422),
         answer=collection.row, media_types=LIST_OFFERS, parameters=parameters, cacheable=True, page=True,
+        link=f"getCatalog{''.join(map(str.capitalize, collection.name.split('-')))}Name",
     )  # fmt: skip
 
 
@@ -101,7 +121,7 @@ def _entry_operation(collection: Collection) -> Operation:
 OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "POST", "/estimate", "estimate", "Memory of one workload on one placement", (400, 406, 413, 415, 422),
-        answer=Estimate, media_types=offers("estimate"), body=SizingCard,
+        answer=Estimate, media_types=offers("estimate"), body=SizingCard, examples=ESTIMATES,
     ),
     Operation(
         "GET", "/estimate", "estimate", "The same for a card of flat query parameters", (406, 422),
@@ -109,7 +129,7 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         "POST", "/fit", "fit", "Packages that serve a card, and why the others do not", (400, 406, 409, 413, 415, 422),
-        answer=FitAnswer, media_types=offers("fit"), body=FitRequest, parameters=(_STRICT,),
+        answer=FitAnswer, media_types=offers("fit"), body=FitRequest, parameters=(_STRICT,), examples=FITS,
     ),
     Operation(
         "GET", "/fit", "fit", "The same for a card of flat query parameters", (406, 409, 422),
