@@ -126,15 +126,15 @@ def _types(schema: Schema) -> set[str]:
 
 
 def _values(schema: Schema) -> set[str]:
-    return {str(value) for part in _parts(schema) for value in part.get("enum", [part["const"]] if "const" in part else [])}
+    return {
+        str(value) for part in _parts(schema) for value in part.get("enum", [part["const"]] if "const" in part else [])
+    }
 
 
 def _reachable(document: Schema, part: str) -> set[str]:
     """Names of the schemas that one part of the operations refers to."""
     schemas = document["components"]["schemas"]
-    waiting = [
-        operation.get(part, {}) for methods in document["paths"].values() for operation in methods.values()
-    ]
+    waiting = [operation.get(part, {}) for methods in document["paths"].values() for operation in methods.values()]
     found: set[str] = set()
     while waiting:
         node = waiting.pop()

@@ -17,6 +17,14 @@ def refused(body: bytes) -> ProblemError:
     return caught.value
 
 
+def outcome(body: bytes) -> int:
+    try:
+        decode(body)
+    except ProblemError as problem:
+        return problem.kind.status
+    return 200
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -102,10 +110,7 @@ def test_the_deepest_allowed_body_is_read() -> None:
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_read_or_refused_with_400_or_422(body: bytes) -> None:
-    try:
-        decode(body)
-    except ProblemError as problem:
-        assert problem.kind.status in (400, 422)
+    assert outcome(body) in (200, 400, 422)
 
 
 @given(
@@ -118,10 +123,7 @@ def test_any_json_value_is_read_or_refused(value: object) -> None:  # fmt: skip
     import json
 
     for document in (value, {"model": value}, {"model": "a", "serving": value}, {"model": {"config": value}}):
-        try:
-            decode(json.dumps(document).encode())
-        except ProblemError as problem:
-            assert problem.kind.status in (400, 422)
+        assert outcome(json.dumps(document).encode()) in (200, 400, 422)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Query strings: names come from the Structs, values are typed by them, nothing passes silently."""
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +22,14 @@ def refused(query: bytes) -> ProblemError:
         card(query)
     assert 422 == caught.value.kind.status
     return caught.value
+
+
+def outcome(call: Callable[[], object]) -> int:
+    try:
+        call()
+    except ProblemError as problem:
+        return problem.kind.status
+    return 200
 
 
 def test_a_plain_card_needs_only_a_model_and_a_gpu() -> None:
@@ -118,15 +128,9 @@ def test_every_documented_name_reads_into_its_own_field() -> None:
 
 @given(st.binary(max_size=200))
 def test_any_query_is_read_or_refused(query: bytes) -> None:
-    try:
-        card(query)
-    except ProblemError as problem:
-        assert 422 == problem.kind.status
+    assert outcome(lambda: card(query)) in (200, 422)
 
 
 @given(st.lists(st.tuples(st.sampled_from(sorted(read.names)), st.text(max_size=12)), max_size=8))
 def test_any_values_of_known_names_are_read_or_refused(given_pairs: list[tuple[str, str]]) -> None:
-    try:
-        read(dict(given_pairs))
-    except ProblemError as problem:
-        assert 422 == problem.kind.status
+    assert outcome(lambda: read(dict(given_pairs))) in (200, 422)

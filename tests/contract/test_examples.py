@@ -16,7 +16,9 @@ CHANGES = {"versions", "digest", "catalog"}
 
 @pytest.fixture(scope="module")
 def examples(repository: Path) -> dict[str, dict[str, Any]]:
-    return {path.stem: json.loads(path.read_text()) for path in sorted((repository / "openapi" / "examples").glob("*.json"))}
+    return {
+        path.stem: json.loads(path.read_text()) for path in sorted((repository / "openapi" / "examples").glob("*.json"))
+    }
 
 
 def lasting(body: dict[str, Any]) -> dict[str, Any]:
@@ -34,9 +36,3 @@ async def test_every_example_replays(examples: dict[str, dict[str, Any]]) -> Non
             assert (name, expected["status"]) == (name, answer.status_code)
             assert expected["content_type"] == answer.headers["content-type"]
             assert (name, lasting(expected["body"])) == (name, lasting(answer.json()))
-
-
-def test_there_is_an_example_of_each_endpoint(examples: dict[str, dict[str, Any]]) -> None:
-    paths = {pair["request"]["path"].partition("?")[0] for pair in examples.values()}
-
-    assert {"/estimate", "/fit"} <= paths

@@ -41,11 +41,7 @@ def test_the_committed_description_is_current(repository: Path, described: dict[
 
 
 def test_the_table_of_operations_is_the_list_of_routes(app: Application) -> None:
-    routes = {
-        (method, route.path_format.replace("{name}", "{name}"))
-        for route in app.litestar.routes
-        for method in route.methods - {"OPTIONS"}
-    }
+    routes = {(method, route.path_format) for route in app.litestar.routes for method in route.methods - {"OPTIONS"}}
 
     assert {(operation.method, operation.path) for operation in OPERATIONS} == routes
 

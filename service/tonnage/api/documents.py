@@ -1,17 +1,18 @@
 """/openapi.json and /docs: the API about itself, with nothing from another host."""
 
+import hashlib
 from functools import cache
 from importlib import resources
 from typing import Any
 
 import msgspec
 from litestar import Request, get
+from msgspec import Struct
 
 from tonnage.api.answers import Answer
 from tonnage.api.context import context_of
-from tonnage.api.problems import NOT_FOUND, ProblemError
+from tonnage.api.problems import KINDS, NOT_FOUND, ProblemError
 from tonnage.api.query import parameters, refuse_parameters
-from tonnage.version import __version__
 
 _PAGE_POLICY = (
     b"content-security-policy",
@@ -28,8 +29,22 @@ _PAGE_POLICY = (
         )
     ),
 )
-_ASSETS = {"docs.js": b"text/javascript; charset=utf-8", "docs.css": b"text/css; charset=utf-8"}
+ASSETS = {"docs.js": b"text/javascript; charset=utf-8", "docs.css": b"text/css; charset=utf-8"}
 _MAX_AGE = 300
+
+
+class ProblemKind(Struct, frozen=True):
+    """One kind of problem."""
+
+    type: str
+    title: str
+    status: int
+
+
+class ProblemKinds(Struct, frozen=True):
+    """All kinds of problems."""
+
+    problems: list[ProblemKind]
 
 
 @get("/openapi.json")
@@ -37,7 +52,7 @@ async def openapi(request: Request[Any, Any, Any]) -> Answer:
     """OpenAPI 3.1 description."""
     context = context_of(request)
     refuse_parameters(parameters(context.query))
-    return context.cacheable(Answer(openapi_bytes()), f"openapi-{__version__}", _MAX_AGE)
+    return context.cacheable(Answer(openapi_bytes()), _hash(openapi_bytes()), _MAX_AGE)
 
 
 @get("/docs")
@@ -46,7 +61,7 @@ async def docs(request: Request[Any, Any, Any]) -> Answer:
     context = context_of(request)
     refuse_parameters(parameters(context.query))
     answer = Answer(_asset("docs.html"), b"text/html; charset=utf-8").with_headers(_PAGE_POLICY)
-    return context.cacheable(answer, f"docs-{__version__}", _MAX_AGE)
+    return context.cacheable(answer, _hash(answer.body), _MAX_AGE)
 
 
 @get("/docs/{asset:str}")
@@ -55,12 +70,42 @@ async def docs_asset(request: Request[Any, Any, Any]) -> Answer:
     context = context_of(request)
     refuse_parameters(parameters(context.query))
     name = request.path_params["asset"]
-    if name not in _ASSETS:
-        raise ProblemError(NOT_FOUND, f"the page has {', '.join(_ASSETS)}")
-    return context.cacheable(Answer(_asset(name), _ASSETS[name]), f"docs-{__version__}", _MAX_AGE)
+    if name not in ASSETS:
+        raise ProblemError(NOT_FOUND, f"the page has {', '.join(ASSETS)}")
+    return context.cacheable(Answer(_asset(name), ASSETS[name]), _hash(_asset(name)), _MAX_AGE)
 
 
-HANDLERS: list[Any] = [openapi, docs, docs_asset]
+@get("/problems")
+async def problem_kinds(request: Request[Any, Any, Any]) -> Answer:
+    """Every kind of problem."""
+    context = context_of(request)
+    refuse_parameters(parameters(context.query))
+    body = msgspec.json.encode(ProblemKinds([_kind(slug) for slug in KINDS]))
+    return context.cacheable(Answer(body), _hash(body), _MAX_AGE)
+
+
+@get("/problems/{slug:str}")
+async def problem_kind(request: Request[Any, Any, Any]) -> Answer:
+    """One kind of problem: where the `type` of a problem document leads."""
+    context = context_of(request)
+    refuse_parameters(parameters(context.query))
+    slug = request.path_params["slug"]
+    if slug not in KINDS:
+        raise ProblemError(NOT_FOUND, f"problems are {', '.join(KINDS)}")
+    body = msgspec.json.encode(_kind(slug))
+    return context.cacheable(Answer(body), _hash(body), _MAX_AGE)
+
+
+HANDLERS: list[Any] = [openapi, docs, docs_asset, problem_kinds, problem_kind]
+
+
+def _kind(slug: str) -> ProblemKind:
+    kind = KINDS[slug]
+    return ProblemKind(f"/problems/{slug}", kind.title, kind.status)
+
+
+def _hash(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()
 
 
 @cache

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import itertools
 import textwrap
 from functools import cache
 from typing import Any
@@ -34,8 +35,9 @@ def _own_words(struct: Any) -> dict[str, str]:
         return {}
     found = {}
     statements = body.body if isinstance(body, ast.ClassDef) else []
-    for field, words in zip(statements, statements[1:], strict=False):
-        named = isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
-        if named and isinstance(words, ast.Expr) and isinstance(words.value, ast.Constant):
+    for field, words in itertools.pairwise(statements):
+        if not isinstance(field, ast.AnnAssign) or not isinstance(field.target, ast.Name):
+            continue
+        if isinstance(words, ast.Expr) and isinstance(words.value, ast.Constant):
             found[field.target.id] = inspect.cleandoc(str(words.value.value)).replace("\n", " ")
     return found

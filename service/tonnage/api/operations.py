@@ -8,9 +8,11 @@ from msgspec import Struct
 from tonnage.api import estimate, fit
 from tonnage.api.catalog import ENTRY_OFFERS, LIST_OFFERS, CatalogIndex
 from tonnage.api.catalog_views import COLLECTIONS, DEFAULT_LIMIT, MAX_LIMIT, Collection, filters, sortable
+from tonnage.api.documents import ASSETS, ProblemKind, ProblemKinds
 from tonnage.api.examples import ESTIMATES, FITS
 from tonnage.api.health import Alive, Readiness
 from tonnage.api.negotiation import JSON
+from tonnage.api.problems import KINDS
 from tonnage.api.representations import offers
 from tonnage.spec.card import SizingCard
 from tonnage.spec.fit import FitAnswer, FitRequest
@@ -145,6 +147,17 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("GET", "/healthz", "operations", "The process is alive", (422,), answer=Alive),
     Operation("GET", "/readyz", "operations", "Requests are welcome", (422,), answer=Readiness),
     Operation("GET", "/metrics", "operations", "Metrics for Prometheus", (422,), media_types=("text/plain",)),
-    Operation("GET", "/openapi.json", "documents", "This document", (422,), answer=dict[str, Any]),
-    Operation("GET", "/docs", "documents", "This document for people", (422,), media_types=("text/html",)),
+    Operation("GET", "/openapi.json", "documents", "This document", (422,), answer=dict[str, Any], cacheable=True),
+    Operation("GET", "/docs", "documents", "This document for people", (422,), media_types=("text/html",), cacheable=True),
+    Operation(
+        "GET", "/docs/{asset}", "documents", "Script and style of that page", (404, 422), cacheable=True,
+        media_types=("text/javascript", "text/css"),
+        parameters=(Parameter("asset", {"type": "string", "enum": sorted(ASSETS)}, "File.", "path", required=True),),
+    ),
+    Operation("GET", "/problems", "documents", "Every kind of problem", (422,), answer=ProblemKinds, cacheable=True),
+    Operation(
+        "GET", "/problems/{slug}", "documents", "What one kind of problem means", (404, 422), answer=ProblemKind,
+        cacheable=True,
+        parameters=(Parameter("slug", {"type": "string", "enum": sorted(KINDS)}, "Kind.", "path", required=True),),
+    ),
 )  # fmt: skip
