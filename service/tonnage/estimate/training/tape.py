@@ -1,0 +1,405 @@
+"""
+Eager autograd without data: which bytes live when, operator by operator.
+
+A tape runs code written like a model's own forward pass on tensors that have a size and nothing else. As in
+PyTorch, a tensor's memory lives as long as something refers to it: a local variable, a node that saved it for
+backward, or the engine's input buffer; CPython's reference counts decide, here as there. What comes out is, for each
+segment of a step, the change of allocated memory and its highest points, as linear forms in the batch's measures, so
+that one run of the tape answers every batch size and length.
+
+Source:
+    pytorch/pytorch@v2.8.0 torch/csrc/autograd/engine.cpp (order by sequence number, inputs released after the node,
+    saved variables after its outputs exist), input_buffer.cpp (sums in place), torch/utils/checkpoint.py
+    (_CheckpointFrame: recomputed on first unpack, stops after the last saved tensor), torch/amp/autocast_mode.py
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from heapq import heappop, heappush
+from typing import TypeAlias
+
+Form: TypeAlias = tuple[int, int, int, int, int]
+"""
+Bytes (or elements) as factors of: one, tokens of the batch, tokens x length, tokens with the length padded to 128,
+gradients of weights.
+"""
+
+ZERO: Form = (0, 0, 0, 0, 0)
+
+
+def constant(amount: int) -> Form:
+    """Bytes that no batch changes."""
+    return (amount, 0, 0, 0, 0)
+
+
+def per_token(amount: int) -> Form:
+    """Bytes for each token of the batch."""
+    return (0, amount, 0, 0, 0)
+
+
+def per_pair(amount: int) -> Form:
+    """Bytes for each query and key of a sequence (batch x length x length)."""
+    return (0, 0, amount, 0, 0)
+
+
+def gradient(amount: int) -> Form:
+    """Bytes of a weight's gradient."""
+    return (0, 0, 0, 0, amount)
+
+
+def plus(a: Form, b: Form) -> Form:
+    """Sum of two forms."""
+    return (a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3], a[4] + b[4])
+
+
+def times(a: Form, factor: int) -> Form:
+    """A form a whole number of times."""
+    return (a[0] * factor, a[1] * factor, a[2] * factor, a[3] * factor, a[4] * factor)
+
+
+def value(form: Form, measures: Form) -> int:
+    """A form at a batch. [bytes]"""
+    return (
+        form[0] * measures[0]
+        + form[1] * measures[1]
+        + form[2] * measures[2]
+        + form[3] * measures[3]
+        + form[4] * measures[4]
+    )
+
+
+def undominated(points: Iterable[Form]) -> tuple[Form, ...]:
+    """Points that are the highest for some batch, as far as comparing them in pairs can tell."""
+    kept: list[Form] = []
+    for point in sorted(set(points), reverse=True):
+        if not any(all(a >= b for a, b in zip(other, point, strict=True)) for other in kept):
+            kept = [k for k in kept if not all(a <= b for a, b in zip(k, point, strict=True))]
+            kept.append(point)
+    return tuple(kept)
+
+
+class Segment:
+    """Part of a step: how memory changes over it, and its highest points above where it began."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.net: Form = ZERO
+        self.points: set[Form] = {ZERO}
+
+
+class Storage:
+    """Memory of one tensor; freed when nothing refers to it any more."""
+
+    __slots__ = ("form", "tape")
+
+    def __init__(self, tape: "Tape", form: Form) -> None:
+        self.tape = tape
+        self.form = form
+        tape.change(form, 1)
+
+    def __del__(self) -> None:
+        self.tape.change(self.form, -1)
+
+
+class Parameter:
+    """A weight: resident elsewhere, so it has a size but no storage; its gradient appears on the tape."""
+
+    __slots__ = ("cast", "element_bytes", "elements", "grad", "trains")
+
+    def __init__(self, elements: int, element_bytes: int, trains: bool) -> None:
+        self.elements = elements
+        self.element_bytes = element_bytes
+        self.trains = trains
+        self.grad: Storage | None = None
+        self.cast: Storage | None = None
+
+
+Saved: TypeAlias = Storage | None
+"""What a node keeps for backward; None for a parameter, which lives anyway but is unpacked all the same."""
+
+
+class Node:
+    """One step of the backward pass."""
+
+    __slots__ = ("collects", "frame", "inputs", "outputs", "saved", "sequence", "slots", "workspace")
+
+    def __init__(self, sequence: int) -> None:
+        self.sequence = sequence
+        self.collects = False
+        """Gradients of several outputs wait side by side (split) instead of being summed in place."""
+        self.inputs: Sequence[Node | Parameter | None] = ()
+        self.outputs: Sequence[Out] = ()
+        self.saved: list[Saved] = []
+        self.workspace: Form = ZERO
+        self.frame: Frame | None = None
+        self.slots: list[int] = []
+
+
+class Out:
+    """Gradient a node makes for one input: as computed, as summed to the input's shape; None passes the node's own on."""
+
+    __slots__ = ("computed", "summed")
+
+    def __init__(self, computed: Form | None, summed: Form | None = None) -> None:
+        self.computed = computed
+        self.summed = summed
+
+
+PASS = Out(None)
+
+
+class Tensor:
+    """Elements of one width, their storage and the node that made them."""
+
+    __slots__ = ("element_bytes", "elements", "node", "storage")
+
+    def __init__(self, storage: Storage, elements: Form, element_bytes: int, node: Node | None) -> None:
+        self.storage = storage
+        self.elements = elements
+        self.element_bytes = element_bytes
+        self.node = node
+
+    @property
+    def form(self) -> Form:
+        """Size of the tensor, which may be a view of a larger storage. [bytes]"""
+        return times(self.elements, self.element_bytes)
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether backward reaches it."""
+        return self.node is not None
+
+
+class StopRecomputing(Exception):  # noqa: N818 - a signal, not an error
+    """The last tensor that backward needs is there."""
+
+
+class Frame:
+    """One checkpointed call: its input, how to run it again, and what was recomputed."""
+
+    __slots__ = ("again", "expected", "recomputed", "source")
+
+    def __init__(self, again: Callable[[Tensor], Tensor], source: Storage) -> None:
+        self.again = again
+        self.source: Storage | None = source
+        self.expected = 0
+        self.recomputed: list[Saved] | None = None
+
+
+class Tape:
+    """A run of forward and backward code; `autocast` is the width it computes in, 0 without autocast."""
+
+    def __init__(self, *, autocast: int = 0, accumulates: bool = False) -> None:
+        self.autocast = autocast
+        self.accumulates = accumulates
+        """Gradients of an earlier micro-batch are there, so new ones are added and freed."""
+        self.segments: list[Segment] = []
+        self.level: Form = ZERO
+        self.sequence = 0
+        self.recording: Frame | None = None
+        self.replaying: Frame | None = None
+        self.no_grad = False
+        self.casts: list[Parameter] = []
+
+    # ---- accounting ----
+
+    def segment(self, name: str) -> None:
+        """Begin a part of the step."""
+        self.segments.append(Segment(name))
+
+    def change(self, form: Form, sign: int) -> None:
+        """Memory grows or shrinks."""
+        part = self.segments[-1]
+        part.net = plus(part.net, times(form, sign))
+        if sign > 0:
+            part.points.add(part.net)
+
+    # ---- tensors and nodes ----
+
+    def new(self, elements: Form, element_bytes: int, node: Node | None = None) -> Tensor:
+        """A freshly allocated tensor."""
+        return Tensor(Storage(self, times(elements, element_bytes)), elements, element_bytes, node)
+
+    def node(self, inputs: Sequence["Tensor | Parameter | None"], outputs: Sequence[Out]) -> Node | None:
+        """The backward step of an operator; None when no input requires grad."""
+        if self.no_grad:
+            return None
+        edges = [_edge(i) for i in inputs]
+        if not any(edge is not None for edge in edges):
+            return None
+        self.sequence += 1
+        node = Node(self.sequence)
+        node.inputs, node.outputs = edges, outputs
+        return node
+
+    def save(self, node: Node | None, *saved: Saved) -> None:
+        """Keep storages for backward, or remember only that they will be needed."""
+        if node is None:
+            return
+        if self.replaying is not None:
+            self._recompute(saved)
+        elif self.recording is not None:
+            node.frame = self.recording
+            for _ in saved:
+                node.slots.append(self.recording.expected)
+                self.recording.expected += 1
+        else:
+            node.saved.extend(saved)
+
+    def _recompute(self, saved: Sequence[Saved]) -> None:
+        frame = self.replaying
+        assert frame is not None and frame.recomputed is not None
+        for storage in saved:
+            frame.recomputed.append(storage)
+            if len(frame.recomputed) == frame.expected:
+                raise StopRecomputing
+
+    # ---- checkpointing ----
+
+    def checkpoint(self, function: Callable[[Tensor], Tensor], source: Tensor, *, reentrant: bool) -> Tensor:
+        """torch.utils.checkpoint of a function of one tensor."""
+        if reentrant:
+            return self._reentrant(function, source)
+        frame = Frame(function, source.storage)
+        self.recording = frame
+        try:
+            return function(source)
+        finally:
+            self.recording = None
+
+    def _reentrant(self, function: Callable[[Tensor], Tensor], source: Tensor) -> Tensor:
+        self.no_grad = True
+        try:
+            result = function(source)
+        finally:
+            self.no_grad = False
+        node = self.node([source], [Out(ZERO)])
+        assert node is not None
+        node.frame = Frame(function, source.storage)
+        node.frame.expected = -1
+        result.node = node
+        return result
+
+    # ---- backward ----
+
+    def backward(self, root: Tensor, gradient_form: Form) -> None:
+        """The engine: nodes whose gradients are complete, the latest first."""
+        assert root.node is not None
+        self._run(root.node, Storage(self, gradient_form))
+
+    def _run(self, root: Node, grad: Storage) -> Storage | None:
+        waiting = _dependencies(root)
+        buffers: dict[Node, list[Storage]] = {root: [grad]}
+        del grad
+        ready: list[tuple[int, Node]] = []
+        heappush(ready, (-root.sequence, root))
+        last: Storage | None = None
+        while ready:
+            _, node = heappop(ready)
+            grads = self._call(node, buffers.pop(node))
+            node.saved.clear()
+            node.frame = None
+            for edge, flowing in zip(node.inputs, grads, strict=True):
+                if edge is None or flowing is None:
+                    continue
+                if isinstance(edge, Parameter):
+                    self._accumulate(edge, flowing)
+                elif edge in waiting:
+                    buffer = buffers.setdefault(edge, [])
+                    if edge.collects or not buffer:
+                        buffer.append(flowing)
+                    del buffer
+                    waiting[edge] -= 1
+                    if not waiting[edge]:
+                        heappush(ready, (-edge.sequence, edge))
+                else:
+                    last = flowing
+            del grads, flowing
+        return last
+
+    def _accumulate(self, parameter: Parameter, flowing: Storage) -> None:
+        if self.accumulates or parameter.grad is not None:
+            return
+        parameter.grad = flowing
+
+    def _call(self, node: Node, grads: list[Storage]) -> list[Storage | None]:
+        frame = node.frame
+        if frame is not None and frame.expected == -1:
+            return [self._backward_of_call(frame, grads[0])]
+        held = self._unpack(node)
+        scratch = Storage(self, node.workspace) if node.workspace != ZERO else None
+        made = [
+            None if edge is None else grads[0] if out.computed is None else Storage(self, out.computed)
+            for edge, out in zip(node.inputs, node.outputs, strict=True)
+        ]
+        del scratch
+        for position, out in enumerate(node.outputs):
+            if out.summed is not None and made[position] is not None:
+                made[position] = Storage(self, out.summed)
+        del held
+        return made
+
+    def _unpack(self, node: Node) -> list[Saved]:
+        frame = node.frame
+        if frame is None or not node.slots:
+            return node.saved
+        if frame.recomputed is None:
+            self._replay(frame)
+        assert frame.recomputed is not None
+        held = [frame.recomputed[slot] for slot in node.slots]
+        for slot in node.slots:
+            frame.recomputed[slot] = None
+        return held
+
+    def _replay(self, frame: Frame) -> None:
+        frame.recomputed = []
+        assert frame.source is not None
+        outer, self.replaying = self.replaying, frame
+        try:
+            frame.again(self.leaf(frame.source))
+        except StopRecomputing:
+            pass
+        finally:
+            self.replaying = outer
+            self.end_autocast()
+
+    def _backward_of_call(self, frame: Frame, grad: Storage) -> Storage | None:
+        """Reentrant checkpointing: the whole call again, then a backward pass of its own."""
+        assert frame.source is not None
+        result = frame.again(self.leaf(frame.source))
+        self.end_autocast()
+        assert result.node is not None
+        return self._run(result.node, grad)
+
+    def leaf(self, storage: Storage) -> Tensor:
+        """A tensor that backward stops at."""
+        self.sequence += 1
+        return Tensor(storage, storage.form, 1, Node(self.sequence))
+
+    # ---- autocast ----
+
+    def end_autocast(self) -> None:
+        """Leaving the autocast region drops the cached copies of weights."""
+        for parameter in self.casts:
+            parameter.cast = None
+        self.casts.clear()
+
+
+def _edge(source: "Tensor | Parameter | None") -> Node | Parameter | None:
+    if isinstance(source, Tensor):
+        return source.node
+    return source if source is not None and source.trains else None
+
+
+def _dependencies(root: Node) -> dict[Node, int]:
+    """How many gradients each node waits for; leaves of the graph that nothing stands behind are no nodes to run."""
+    counts: dict[Node, int] = {}
+    todo = [root]
+    seen = {root}
+    while todo:
+        for edge in todo.pop().inputs:
+            if isinstance(edge, Node) and (edge.inputs or edge.frame is not None):
+                counts[edge] = counts.get(edge, 0) + 1
+                if edge not in seen:
+                    seen.add(edge)
+                    todo.append(edge)
+    return counts
