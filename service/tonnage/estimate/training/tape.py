@@ -169,20 +169,25 @@ class Tensor:
         return self.node is not None
 
 
-class StopRecomputing(Exception):  # noqa: N818 - a signal, not an error
+class StopRecomputing(Exception):
     """The last tensor that backward needs is there."""
 
 
 class Frame:
     """One checkpointed call: its input, how to run it again, and what was recomputed."""
 
-    __slots__ = ("again", "expected", "recomputed", "source")
+    __slots__ = ("again", "expected", "recomputed", "replayed", "source")
 
     def __init__(self, again: Callable[[Tensor], Tensor], source: Storage) -> None:
         self.again = again
-        self.source: Storage | None = source
+        self.source = source
         self.expected = 0
-        self.recomputed: list[Saved] | None = None
+        """Tensors the call saves; REENTRANT: the call is run and differentiated as a whole."""
+        self.recomputed: list[Saved] = []
+        self.replayed = False
+
+
+REENTRANT = -1
 
 
 class Tape:
@@ -236,7 +241,7 @@ class Tape:
         if node is None:
             return
         if self.replaying is not None:
-            self._recompute(saved)
+            _recompute(self.replaying, saved)
         elif self.recording is not None:
             node.frame = self.recording
             for _ in saved:
@@ -244,14 +249,6 @@ class Tape:
                 self.recording.expected += 1
         else:
             node.saved.extend(saved)
-
-    def _recompute(self, saved: Sequence[Saved]) -> None:
-        frame = self.replaying
-        assert frame is not None and frame.recomputed is not None
-        for storage in saved:
-            frame.recomputed.append(storage)
-            if len(frame.recomputed) == frame.expected:
-                raise StopRecomputing
 
     # ---- checkpointing ----
 
@@ -273,9 +270,9 @@ class Tape:
         finally:
             self.no_grad = False
         node = self.node([source], [Out(ZERO)])
-        assert node is not None
-        node.frame = Frame(function, source.storage)
-        node.frame.expected = -1
+        if node is not None:
+            node.frame = Frame(function, source.storage)
+            node.frame.expected = REENTRANT
         result.node = node
         return result
 
@@ -283,8 +280,7 @@ class Tape:
 
     def backward(self, root: Tensor, gradient_form: Form) -> None:
         """The engine: nodes whose gradients are complete, the latest first."""
-        assert root.node is not None
-        self._run(root.node, Storage(self, gradient_form))
+        self._run(made_by(root), Storage(self, gradient_form))
 
     def _run(self, root: Node, grad: Storage) -> Storage | None:
         waiting = _dependencies(root)
@@ -323,7 +319,7 @@ class Tape:
 
     def _call(self, node: Node, grads: list[Storage]) -> list[Storage | None]:
         frame = node.frame
-        if frame is not None and frame.expected == -1:
+        if frame is not None and frame.expected == REENTRANT:
             return [self._backward_of_call(frame, grads[0])]
         held = self._unpack(node)
         scratch = Storage(self, node.workspace) if node.workspace != ZERO else None
@@ -342,17 +338,15 @@ class Tape:
         frame = node.frame
         if frame is None or not node.slots:
             return node.saved
-        if frame.recomputed is None:
+        if not frame.replayed:
             self._replay(frame)
-        assert frame.recomputed is not None
         held = [frame.recomputed[slot] for slot in node.slots]
         for slot in node.slots:
             frame.recomputed[slot] = None
         return held
 
     def _replay(self, frame: Frame) -> None:
-        frame.recomputed = []
-        assert frame.source is not None
+        frame.replayed = True
         outer, self.replaying = self.replaying, frame
         try:
             frame.again(self.leaf(frame.source))
@@ -364,11 +358,9 @@ class Tape:
 
     def _backward_of_call(self, frame: Frame, grad: Storage) -> Storage | None:
         """Reentrant checkpointing: the whole call again, then a backward pass of its own."""
-        assert frame.source is not None
         result = frame.again(self.leaf(frame.source))
         self.end_autocast()
-        assert result.node is not None
-        return self._run(result.node, grad)
+        return self._run(made_by(result), grad)
 
     def leaf(self, storage: Storage) -> Tensor:
         """A tensor that backward stops at."""
@@ -382,6 +374,20 @@ class Tape:
         for parameter in self.casts:
             parameter.cast = None
         self.casts.clear()
+
+
+def made_by(tensor: Tensor) -> Node:
+    """The node behind a tensor that backward starts from."""
+    if tensor.node is None:
+        raise ValueError("nothing that this depends on trains")
+    return tensor.node
+
+
+def _recompute(frame: Frame, saved: Sequence[Saved]) -> None:
+    for storage in saved:
+        frame.recomputed.append(storage)
+        if len(frame.recomputed) == frame.expected:
+            raise StopRecomputing
 
 
 def _edge(source: "Tensor | Parameter | None") -> Node | Parameter | None:
