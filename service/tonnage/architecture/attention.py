@@ -4,14 +4,20 @@ from typing import Any
 
 from tonnage.architecture.fields import Fields
 from tonnage.architecture.tensors import linear, norm
-from tonnage.spec.model import Attention, Tensor
+from tonnage.spec.model import Attention, Component, Tensor
 
 
 def head_attention(fields: Fields) -> tuple[Attention, list[Tensor]]:
     """Facts and tensors of one layer's attention."""
     facts = _facts(fields)
     projections = _fused(fields, facts) if facts.fused_qkv else _separate(fields, facts)
-    return facts, [*projections, *_output(fields, facts), *_head_norms(fields, facts), *_sinks(fields, facts)]
+    return facts, [
+        *projections,
+        *_output(fields, facts),
+        *_head_norms(fields, facts),
+        *_sinks(fields, facts),
+        *_indexer(fields, facts),
+    ]
 
 
 def _facts(fields: Fields) -> Attention:
@@ -32,6 +38,8 @@ def _facts(fields: Fields) -> Attention:
         fused_qkv=fields.flag("fused_qkv"),
         output_gate=fields.flag("output_gate"),
         sinks=fields.flag("sinks"),
+        index_head_dim=fields.integer("index_head_dim") if fields.flag("indexed") else None,
+        index_n_heads=fields.integer("index_n_heads") if fields.flag("indexed") else None,
         **positions(fields, head_dim),
         softcap=fields.flag("softcap"),
     )
@@ -120,9 +128,10 @@ def _head_norms(fields: Fields, facts: Attention) -> list[Tensor]:
     q_size = facts.head_dim * (1 if per_head else facts.num_attention_heads)
     k_size = facts.head_dim * (1 if per_head else facts.num_key_value_heads)
     bias = fields.flag("qk_norm_bias")
-    out = norm(fields, fields.name("q_norm"), q_size, component="attention", role="q_norm", bias=bias)
+    component: Component = "norm" if fields["qk_norm_component"] == "norm" else "attention"
+    out = norm(fields, fields.name("q_norm"), q_size, component=component, role="q_norm", bias=bias)
     if not facts.kv_shared:
-        out += norm(fields, fields.name("k_norm"), k_size, component="attention", role="k_norm", bias=bias)
+        out += norm(fields, fields.name("k_norm"), k_size, component=component, role="k_norm", bias=bias)
     return out
 
 
@@ -139,3 +148,18 @@ def _sinks(fields: Fields, facts: Attention) -> list[Tensor]:
             role="sinks",
         )
     ]
+
+
+def _indexer(fields: Fields, facts: Attention) -> list[Tensor]:
+    if facts.index_head_dim is None or facts.index_n_heads is None:
+        return []
+    hidden, width = fields.integer("hidden_size"), facts.index_head_dim
+    return [
+        *linear(
+            fields, "head_index_q", rows=facts.index_n_heads * width, columns=hidden,
+            component="attention", shard="replicated",
+        ),
+        *linear(fields, "head_index_k", rows=width, columns=hidden, component="attention", shard="replicated"),
+        *norm(fields, fields.name("head_index_q_norm"), width, component="attention", role="index_norm", bias=False),
+        *norm(fields, fields.name("head_index_k_norm"), width, component="attention", role="index_norm", bias=False),
+    ]  # fmt: skip

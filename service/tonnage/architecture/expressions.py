@@ -29,7 +29,7 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
 _CALLS: dict[str, Callable[..., Any]] = {
     "max": max, "min": min, "len": len, "int": int, "sum": sum, "count": lambda many, item: many.count(item),
     "ceil_div": ceil_div, "round_up": round_up, "is_list": lambda value: isinstance(value, list),
-    "one": lambda value: value[0] if isinstance(value, list) else value,
+    "get": lambda mapping, key: mapping.get(key), "one": lambda value: value[0] if isinstance(value, list) else value,
 }  # fmt: skip
 
 

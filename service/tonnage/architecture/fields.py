@@ -129,6 +129,17 @@ class Fields:
         except (TypeError, IndexError, KeyError, ZeroDivisionError, ValueError, AttributeError) as error:
             raise self._complaint(text) from error
 
+    def at(self, name: str, layer: int) -> Any:
+        """Value of a field whose expression reads `layer`, in that layer."""
+        text = self._expressions.get(name)
+        if text is None:
+            return self[name]
+        self._open.append(name)
+        try:
+            return self.evaluate(text, layer=layer)
+        finally:
+            self._open.pop()
+
     def _complaint(self, text: str) -> Exception:
         names = [name for name in names_in(text) if self._stated_or_none(name) is None]
         if names:
@@ -156,7 +167,9 @@ class Fields:
 
     def require(self) -> None:
         """Refuse a config that lacks required fields, all named at once."""
-        absent = [name for name in self._table.required if self[name] is None]
+        varying = self._table.per_layer
+        required = self._table.required
+        absent = [name for name in required if (self._stated(name) if name in varying else self[name]) is None]
         if absent:
             raise self.missing(absent)
 
@@ -204,4 +217,5 @@ class Fields:
     def name(self, role: str) -> str:
         """Module name of a role in the checkpoint; a layer kind may have its own (`cross.q`)."""
         names = self._table.names
-        return names.get(f"{self.kind}.{role}", names.get(role, role))
+        own = names.get(f"{self.kind}.{role}")
+        return own if own is not None else names.get(role, role)

@@ -5,19 +5,20 @@ from typing import Any
 
 from tonnage.architecture import recurrent
 from tonnage.architecture.attention import head_attention
+from tonnage.architecture.compressed_attention import compressed_attention
 from tonnage.architecture.feed_forward import dense, mixture
 from tonnage.architecture.fields import Fields
 from tonnage.architecture.latent_attention import latent_attention
 from tonnage.architecture.tensors import from_rows, norm
 from tonnage.errors import ContradictoryWorkload
-from tonnage.spec.model import Layer, LayerGroup, Tensor
+from tonnage.spec.model import Component, Layer, LayerGroup, Tensor
 
 MOST_LAYERS = 4096
 """More layers than any model has; a config beyond it is refused before anything is built. [unitless]"""
 
 _ATTENTION: dict[str, Callable[[Fields], tuple[Any, list[Tensor]]]] = {
     "full": head_attention, "sliding": head_attention, "chunked": head_attention, "cross": head_attention,
-    "encoder": head_attention, "mla": latent_attention,
+    "encoder": head_attention, "mla": latent_attention, "compressed": compressed_attention,
 }  # fmt: skip
 _RECURRENT: dict[str, Callable[[Fields], tuple[Any, list[Tensor]]]] = {
     "mamba1": recurrent.mamba1, "mamba2": recurrent.mamba2, "gated_delta": recurrent.gated_delta,
@@ -38,11 +39,10 @@ def layer_groups(fields: Fields) -> tuple[LayerGroup, ...]:
             pointer=f"{fields.pointer}/{fields.key('num_hidden_layers')}",
         )
     kinds, feeds = _mixers(fields, count), _feeds(fields, count)
-    varying = [fields.table.derive[name] for name in fields.table.per_layer]
     built: dict[tuple[str, str, tuple[str, ...]], Layer] = {}
     places: dict[Layer, list[int]] = {}
     for index, (kind, feed) in enumerate(zip(kinds, feeds, strict=True)):
-        own = tuple(repr(fields.evaluate(text, layer=index)) for text in varying)
+        own = tuple(repr(fields.at(name, index)) for name in fields.table.per_layer)
         layer = built.get((kind, feed, own))
         if layer is None:
             layer = built[kind, feed, own] = _layer(fields.in_layer(index, kind, feed), kind, feed)
@@ -53,7 +53,7 @@ def layer_groups(fields: Fields) -> tuple[LayerGroup, ...]:
 def _mixers(fields: Fields, count: int) -> list[str]:
     words = fields["layer_types"]
     if words is None:
-        return [str(_at(fields, index, "mixer")) for index in range(count)]
+        return [str(fields.at("mixer", index)) for index in range(count)]
     kinds = _WORDS | {"full_attention": fields["full_kind"], "attention": fields["full_kind"]} | fields.table.words
     return [_kind(fields, kinds, word) for word in per_layer_list(fields, "layer_types", count)]
 
@@ -70,7 +70,7 @@ def _kind(fields: Fields, kinds: dict[str, str], word: str) -> str:
 
 def _feeds(fields: Fields, count: int) -> list[str]:
     if fields["mlp_layer_types"] is None:
-        return [str(_at(fields, index, "ffn")) for index in range(count)]
+        return [str(fields.at("ffn", index)) for index in range(count)]
     words = per_layer_list(fields, "mlp_layer_types", count)
     return ["moe" if word == "sparse" else "dense" for word in words]
 
@@ -86,11 +86,6 @@ def per_layer_list(fields: Fields, name: str, count: int) -> list[Any]:
     return values[:count]
 
 
-def _at(fields: Fields, index: int, name: str) -> Any:
-    text = fields.table.derive.get(name)
-    return fields[name] if text is None else fields.evaluate(text, layer=index)
-
-
 def _layer(fields: Fields, kind: str, feed: str) -> Layer:
     tensors: list[Tensor] = []
     parts: dict[str, Any] = {}
@@ -103,8 +98,8 @@ def _layer(fields: Fields, kind: str, feed: str) -> Layer:
         parts["moe"], own = mixture(fields)
         tensors += own
     norms = _norm_names(fields)
-    for name in norms:
-        tensors += norm(fields, name, fields.integer("hidden_size"))
+    for name, component in norms:
+        tensors += norm(fields, name, fields.integer("hidden_size"), component=component)
     tensors += from_rows(fields, fields.table.layer_tensors)
     return Layer(
         norms=len(norms),
@@ -132,10 +127,11 @@ def _add_mixer(fields: Fields, kind: str, parts: dict[str, Any], tensors: list[T
     tensors += own
 
 
-def _norm_names(fields: Fields) -> list[str]:
-    names = []
+def _norm_names(fields: Fields) -> list[tuple[str, Component]]:
+    names: list[tuple[str, Component]] = []
     for row in fields.table.norms:
-        name, _, condition = row.partition(" if ")
+        named, _, condition = row.partition(" if ")
         if not condition or fields.evaluate(condition):
-            names.append(name)
+            name, _, other = named.partition(" as ")
+            names.append((name, "other" if other else "norm"))
     return names

@@ -88,11 +88,12 @@ def _task(config: Mapping[str, Any]) -> dict[str, Any]:
 def _model(reading: Reading, comparison: Comparison, model_type: str, config: Mapping[str, Any]) -> Model:
     text = reading.text
     counts = count_by_component(reading.layers, reading.outside)
+    dtype = _dtype(config, text.config)
     quantization = config.get("quantization_config") or text.config.get("quantization_config")
     return Model(
         family=reading.fields.table.family or model_type,
         model_type=model_type,
-        dtype=_dtype(config, text.config),
+        dtype=dtype,
         parameters_total=sum(counts.values()),
         parameters_active=active_parameters(reading.layers, reading.outside),
         hidden_size=text.integer("hidden_size"),
@@ -104,7 +105,7 @@ def _model(reading: Reading, comparison: Comparison, model_type: str, config: Ma
         vision=reading.vision,
         rope_scaling=text["rope_scaling"],
         quantization_config=quantization,
-        weight_format=weight_format_of(quantization),
+        weight_format=weight_format_of(quantization, dtype) if quantization else None,
         max_source_positions=reading.encoder.count("max_position_embeddings") if reading.encoder else 0,
         config=dict(config),
         trust=comparison.trust,

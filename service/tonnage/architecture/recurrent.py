@@ -1,10 +1,15 @@
-"""Layers that keep a state per sequence: Mamba 1 and 2, gated delta rule, KDA, lightning attention, short convolution."""
+"""
+Layers that keep a state per sequence.
+
+State spaces (Mamba 1 and 2) and short convolutions count as "ssm"; gated delta rule, KDA and lightning
+attention, which are linear attention, count as "attention".
+"""
 
 from collections.abc import Iterable
 
 from tonnage.architecture.fields import Fields
 from tonnage.architecture.tensors import linear
-from tonnage.spec.model import Recurrent, Shard, Tensor
+from tonnage.spec.model import Component, Recurrent, Shard, Tensor
 
 Part = tuple[Recurrent, list[Tensor]]
 
@@ -35,7 +40,9 @@ def _inner_norms(fields: Fields, sizes: Iterable[tuple[str, int]]) -> list[Tenso
     if not fields.flag("ssm_inner_norms"):
         return []
     return [
-        Tensor(name=f"{fields.name(f'{part}_norm')}.weight", component="ssm", out_features=size, role="norm")
+        Tensor(
+            name=f"{fields.name(f'{part}_norm')}.weight", component=_component(fields), out_features=size, role="norm"
+        )
         for part, size in sizes
     ]
 
@@ -51,7 +58,7 @@ def mamba2(fields: Fields) -> Part:
         state_columns=state, n_groups=groups, inner_size=inner, chunk_size=fields.count("chunk_size"),
     )  # fmt: skip
     bias = fields.flag("ssm_bias")
-    norms = [_vector(fields, "gated_norm", inner)] if fields.flag("ssm_norm") else []
+    norms = [_gated_norm(fields, inner, "column")] if fields.flag("ssm_norm") else []
     return facts, [
         *_linear(fields, "in_proj", inner + channels + heads, hidden, "column", bias=bias),
         *_convolution(fields, channels, kernel),
@@ -78,7 +85,7 @@ def gated_delta(fields: Fields) -> Part:
         *_convolution(fields, facts.conv_channels, facts.conv_kernel),
         _vector(fields, "dt_bias", heads),
         _vector(fields, "A_log", heads, dtype="fp32"),
-        _vector(fields, "gated_norm", facts.value_head_dim, shard="replicated"),
+        _gated_norm(fields, facts.value_head_dim, "replicated"),
         *_linear(fields, "out_proj", hidden, values, "row"),
     ]
 
@@ -119,7 +126,7 @@ def kda(fields: Fields) -> Part:
         *_linear(fields, "beta", heads, hidden, "column"),
         _vector(fields, "dt_bias", width, dtype="fp32"),
         _vector(fields, "A_log", heads, dtype="fp32"),
-        _vector(fields, "gated_norm", head_dim, shard="replicated"),
+        _gated_norm(fields, head_dim, "replicated"),
         *_linear(fields, "out_proj", hidden, width, "row"),
     ]
 
@@ -137,7 +144,7 @@ def lightning(fields: Fields) -> Part:
         *_linear(fields, "lightning_qkv", 3 * width, hidden, "column"),
         *_linear(fields, "out_proj", hidden, width, "row"),
         *_linear(fields, "output_gate", width, hidden, "column"),
-        _vector(fields, "gated_norm", width),
+        _gated_norm(fields, width, "column"),
     ]
 
 
@@ -156,32 +163,44 @@ def short_conv(fields: Fields) -> Part:
     ]
 
 
+def _component(fields: Fields) -> Component:
+    return "attention" if fields.kind in ("gated_delta", "kda", "lightning") else "ssm"
+
+
+def _gated_norm(fields: Fields, size: int, shard: Shard) -> Tensor:
+    component: Component = "norm" if fields.kind in ("kda", "lightning") else _component(fields)
+    return Tensor(name=fields.name("gated_norm"), component=component, out_features=size, shard=shard, role="norm")
+
+
 def _linear(fields: Fields, role: str, rows: int, columns: int, shard: Shard, *, bias: bool = False) -> list[Tensor]:
-    return linear(fields, role, rows=rows, columns=columns, component="ssm", shard=shard, bias=bias)
+    return linear(fields, role, rows=rows, columns=columns, component=_component(fields), shard=shard, bias=bias)
 
 
 def _convolution(fields: Fields, channels: int, kernel: int, name: str = "conv") -> list[Tensor]:
     module = fields.name(name)
     weight = Tensor(
-        name=f"{module}.weight", component="ssm", out_features=channels, in_features=kernel, shard="column", role="conv"
+        name=f"{module}.weight",
+        component=_component(fields),
+        out_features=channels,
+        in_features=kernel,
+        shard="column",
+        role="conv",
     )
     if not fields.flag("conv_bias"):
         return [weight]
     return [
         weight,
-        Tensor(name=f"{module}.bias", component="ssm", out_features=channels, shard="column", role="conv"),
+        Tensor(name=f"{module}.bias", component=_component(fields), out_features=channels, shard="column", role="conv"),
     ]
 
 
-def _vector(
-    fields: Fields, role: str, size: int, columns: int = 1, *, dtype: str | None = None, shard: Shard = "column"
-) -> Tensor:
+def _vector(fields: Fields, role: str, size: int, columns: int = 1, *, dtype: str | None = None) -> Tensor:
     return Tensor(
         name=fields.name(role),
-        component="ssm",
+        component=_component(fields),
         out_features=size,
         in_features=columns,
         fixed_dtype=dtype,
-        shard=shard,
+        shard="column",
         role=role,
     )

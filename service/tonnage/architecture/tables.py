@@ -71,7 +71,7 @@ class Table(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     names: dict[str, str] = {}
     """Role -> module name in the checkpoint; a trailing "!" marks a bare parameter."""
     norms: tuple[str, ...] = ()
-    """Norms over the hidden size in a layer, each with an optional " if <expression>"."""
+    """Norms over the hidden size in a layer, each with an optional " as other" (its component) and " if <expression>"."""
     per_layer: tuple[str, ...] = ()
     """Fields whose expressions read `layer`."""
     layer_tensors: tuple[TensorRow, ...] = ()

@@ -19,8 +19,9 @@ def linear(
     experts: int = 1,
     heads: int = 0,
     kv_rows: int = 0,
+    label: str | None = None,
 ) -> list[Tensor]:
-    """Weight [rows, columns] of one linear, or of `experts` of them, and its bias [rows]."""
+    """Weight [rows, columns] of one linear, or of `experts` of them, and its bias [rows]; `label` is its role if other."""
     weight_name, bias_name = _names(fields.name(role))
     weight = Tensor(
         name=weight_name,
@@ -31,7 +32,7 @@ def linear(
         shard=shard,
         heads=heads,
         kv_out_features=kv_rows,
-        role=role,
+        role=label or role,
         linear=True,
     )
     if not bias:
@@ -44,7 +45,7 @@ def linear(
         shard=_BIAS_SHARD.get(shard, shard),
         heads=heads,
         kv_out_features=kv_rows,
-        role=role,
+        role=weight.role,
     )
     return [weight, offset]
 
