@@ -105,7 +105,7 @@ def _model(reading: Reading, comparison: Comparison, model_type: str, config: Ma
         vision=reading.vision,
         rope_scaling=text["rope_scaling"],
         quantization_config=quantization,
-        weight_format=weight_format_of(quantization, dtype) if quantization else None,
+        weight_format=weight_format_of(quantization),
         max_source_positions=reading.encoder.count("max_position_embeddings") if reading.encoder else 0,
         config=dict(config),
         trust=comparison.trust,
