@@ -67,11 +67,12 @@ def test_a_tile_that_sticks_out_counts_whole():
 
 
 @pytest.mark.parametrize(("shape", "plain", "double"), BITSANDBYTES_STORED)
-def test_bitsandbytes_4bit_stores_what_the_library_stores(shape, plain, double):
+def test_codes_and_bitsandbytes_state_are_what_the_library_stores(shape, plain, double):
     elements = shape[0] * shape[1]
+    codes = weights.blocks(elements=elements, block_elements=2, block_bytes=1)
 
-    assert plain == weights.bitsandbytes_4bit(elements=elements)
-    assert double == weights.bitsandbytes_4bit(elements=elements, nested_block=256)
+    assert plain == codes + weights.bitsandbytes_state(elements=elements)
+    assert double == codes + weights.bitsandbytes_state(elements=elements, nested_block=256)
 
 
 def test_llama_3_vocabulary_needs_no_padding_and_gpt2s_does():
@@ -85,8 +86,3 @@ def test_megatron_pads_to_a_multiple_for_every_rank():
 
 def test_without_a_multiple_the_vocabulary_stays_as_it_is():
     assert 50_257 == weights.padded_vocabulary(vocab_size=50_257, multiple=1)
-
-
-def test_the_caching_allocator_rounds_a_tensor_to_512_bytes():
-    assert 512 == weights.allocator_blocks(amount=1)
-    assert 1024 == weights.allocator_blocks(amount=1024)

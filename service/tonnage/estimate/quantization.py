@@ -177,7 +177,7 @@ def _groups(
     if len({found for _, found in read}) < 2 and all(t.text in _CLASSES for targets, _ in read for t in targets):
         return
     for targets, found in sorted(read, key=lambda entry: any(t.text in _CLASSES for t in entry[0])):
-        if found in formats:
+        if found is not None and found in formats:
             yield targets, formats[found]
 
 

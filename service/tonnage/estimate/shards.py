@@ -1,7 +1,5 @@
 """One rank's share of a tensor, with what engines pad and drop, and what it takes in a storage format."""
 
-from functools import lru_cache
-
 from msgspec import Struct
 
 from tonnage.laws import sharding, weights
@@ -37,10 +35,14 @@ class WeightRules(Struct, frozen=True):
     """Families of formats whose packed zeros and group index a repack drops (Marlin with symmetric GPTQ)."""
     nested_scales_expanded: bool = False
     """bitsandbytes double quantization is undone at load: fp32 absmax."""
+    expert_values_multiple: int = 1
+    """Columns of expert matrices in memory, their scales left as they are (Triton's layout for Hopper). [elements]"""
+    merges: bool = False
+    """q, k and v are one tensor, gate and up another."""
+    stacks_experts: bool = False
+    """All experts of a layer are one tensor per projection."""
     fp32: frozenset[str] = frozenset()
     """Components held in fp32 whatever the checkpoint stores (the router of some mixtures)."""
-    allocation_multiple: int = 1
-    """Every tensor is rounded up to this (512 for the CUDA caching allocator). [bytes]"""
 
 
 PLAIN_RULES = WeightRules()
@@ -155,69 +157,66 @@ def local_elements(tensor: Tensor, cut: Cut) -> int:
 
 
 def tensor_bytes(tensor: Tensor, weight_format: WeightFormat, cut: Cut) -> int:
-    """A tensor (all its experts) on the fullest rank, with the engine's padding. [bytes]"""
-    rows, columns = padded_shape(tensor, cut)
+    """A tensor (all its copies) on the fullest rank, with the engine's padding. [bytes]"""
+    return local_copies(tensor, cut) * sum(tensor_parts(tensor, weight_format, cut))
+
+
+def tensor_parts(tensor: Tensor, weight_format: WeightFormat, cut: Cut) -> tuple[int, int]:
+    """One copy on the fullest rank: values, and what stands beside them (scales, zeros). [bytes]"""
     rules = cut.rules
-    size = matrix_bytes(
+    rows, columns = padded_shape(tensor, cut)
+    if tensor.component in rules.fp32:
+        return 4 * rows * columns, 0
+    held = columns
+    if columns > 1 and tensor.shard.startswith("expert") and weight_format.kind != "plain":
+        held = round_up(columns, rules.expert_values_multiple)
+    values = _values(rows, held, weight_format)
+    if weight_format.kind != "linear":
+        return values, 0
+    return values, _beside(
         rows,
         columns,
         weight_format,
         keeps_zeros=weight_format.family not in rules.without_zeros,
         nested_expanded=rules.nested_scales_expanded,
     )
-    return local_copies(tensor, cut) * weights.allocator_blocks(amount=size, multiple=rules.allocation_multiple)
 
 
-@lru_cache(maxsize=65536)
-def _matrix_bytes(
-    rows: int, columns: int, block: tuple[int, int], scales: tuple[int | None, int], rest: tuple[int, int]
-) -> int:
-    group_size, scale_bits = scales
-    size = weights.blocks(elements=rows * columns, block_elements=block[0], block_bytes=block[1])
-    if group_size is not None:
-        size += weights.group_scales(
-            out_features=rows, in_features=columns, group_size=group_size, scale_bits=scale_bits
-        )
-    return size + rest[0] * columns + rest[1]
+def matrix_bytes(rows: int, columns: int, weight_format: WeightFormat) -> int:
+    """One matrix [rows, columns] as stored, with scales, zeros and what the format keeps per matrix. [bytes]"""
+    beside = 0
+    if weight_format.kind == "linear":
+        beside = _beside(rows, columns, weight_format, keeps_zeros=True, nested_expanded=False)
+    return _values(rows, columns, weight_format) + beside
 
 
-def matrix_bytes(
-    rows: int, columns: int, weight_format: WeightFormat, *, keeps_zeros: bool = True, nested_expanded: bool = False
-) -> int:
-    """
-    One matrix [rows, columns] in a format.
-
-    Args:
-        rows: Output features. [elements]
-        columns: Input features. [elements]
-        weight_format: Format.
-        keeps_zeros: Whether packed zeros and group index stay in memory.
-        nested_expanded: Whether double quantization is undone.
-
-    Returns:
-        Size with scales, zeros and what the format keeps per matrix. [bytes]
-    """
-    form = weight_format
+def _values(rows: int, columns: int, form: WeightFormat) -> int:
     if form.kind in ("tensor-type", "file-mix"):
         return weights.packed_rows(
             out_features=rows, in_features=columns, block_elements=form.block_elements, block_bytes=form.block_bytes
         )
-    if form.family == "bitsandbytes" and form.block_elements == 2:
-        nested = None if nested_expanded else form.nested_block
-        return weights.bitsandbytes_4bit(elements=rows * columns, block_size=form.group_size or 64, nested_block=nested)
+    return weights.blocks(elements=rows * columns, block_elements=form.block_elements, block_bytes=form.block_bytes)
+
+
+def _beside(rows: int, columns: int, form: WeightFormat, *, keeps_zeros: bool, nested_expanded: bool) -> int:
+    if form.family == "bitsandbytes" and form.block_elements > 1:
+        return weights.bitsandbytes_state(
+            elements=rows * columns,
+            block_size=form.group_size or 64,
+            nested_block=None if nested_expanded else form.nested_block,
+        )
     if form.block_shape is not None:
-        return rows * columns * form.block_bytes + weights.tile_scales(
+        return weights.tile_scales(
             out_features=rows,
             in_features=columns,
             tile_out=form.block_shape[0],
             tile_in=form.block_shape[1],
             scale_bytes=form.scale_bytes,
         )
-    zeros = form.zero_bits if keeps_zeros else 0
-    return _matrix_bytes(
-        rows,
-        columns,
-        (form.block_elements, form.block_bytes),
-        (form.group_size, 8 * form.scale_bytes + zeros),
-        (form.column_bytes if keeps_zeros else 0, form.matrix_bytes),
+    rest = form.matrix_bytes + (form.column_bytes * columns if keeps_zeros else 0)
+    if form.group_size is None:
+        return rest
+    bits = 8 * form.scale_bytes + (form.zero_bits if keeps_zeros else 0)
+    return rest + weights.group_scales(
+        out_features=rows, in_features=columns, group_size=form.group_size, scale_bits=bits
     )

@@ -1,6 +1,6 @@
 """Weights of every pipeline stage on one rank: tensors, their formats, their shards, added up."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
@@ -21,8 +21,6 @@ from tonnage.laws import sharding
 from tonnage.spec.facts import WeightFormat
 from tonnage.spec.model import Component, Model, Tensor
 from tonnage.units import ceil_div
-
-_FP32 = plain_format("fp32")
 
 
 class StageWeights(Struct, frozen=True, kw_only=True):
@@ -86,16 +84,14 @@ def stage_weights(
         rules,
     )
     _check_heads(model, tensor_parallel_size)
-    stages = sharding.layers_by_stage(
-        num_layers=model.num_hidden_layers, pipeline_parallel_size=pipeline_parallel_size, surplus=rules.layer_surplus
-    )
+    stages = stage_layers(model, pipeline_parallel_size, rules)
     sums = [_Sum(stage, tuple(layers)) for stage, layers in enumerate(stages)]
     stored = stored_tensors(model, weight_format, formats, dtype)
     for entry in stored:
         if entry.tensor.component not in rules.absent:
             _add(sums, entry, cut)
-    if model.tie_word_embeddings and (rules.tied_head_stored or (rules.tied_head_on_last_stage and len(sums) > 1)):
-        sums[-1].add(_tied_head(model, stored), 1, cut)
+    if is_tied_head_separate(model, rules, len(sums)):
+        sums[-1].add(tied_head(model, stored), 1, cut)
     return tuple(total.frozen() for total in sums)
 
 
@@ -109,8 +105,20 @@ def _add(sums: "list[_Sum]", stored: Stored, cut: "Cut") -> None:
             total.add(stored, held, cut)
 
 
-def _tied_head(model: Model, stored: tuple[Stored, ...]) -> Stored:
-    """The tied head where it is a tensor of its own."""
+def stage_layers(model: Model, pipeline_parallel_size: int, rules: WeightRules) -> tuple[range, ...]:
+    """Decoder layers of every pipeline stage."""
+    return sharding.layers_by_stage(
+        num_layers=model.num_hidden_layers, pipeline_parallel_size=pipeline_parallel_size, surplus=rules.layer_surplus
+    )
+
+
+def is_tied_head_separate(model: Model, rules: WeightRules, stages: int) -> bool:
+    """Whether the last stage holds a second copy of the embedding as its head."""
+    return model.tie_word_embeddings and (rules.tied_head_stored or (rules.tied_head_on_last_stage and stages > 1))
+
+
+def tied_head(model: Model, stored: Iterable[Stored]) -> Stored:
+    """The embedding that a tied head shares."""
     return next(entry for entry in stored if is_token_embedding(entry.tensor, model))
 
 
@@ -135,8 +143,7 @@ class _Sum:
 
     def add(self, stored: Stored, copies: int, cut: Cut) -> None:
         tensor, component = stored.tensor, stored.tensor.component
-        held = _FP32 if component in cut.rules.fp32 else stored.format
-        size = copies * tensor_bytes(tensor, held, cut)
+        size = copies * tensor_bytes(tensor, stored.format, cut)
         elements = copies * local_elements(tensor, cut)
         self.bytes[component] = self.bytes.get(component, 0) + size
         if tensor.parameter:

@@ -88,9 +88,9 @@ def tile_scales(*, out_features: int, in_features: int, tile_out: int, tile_in: 
     return ceil_div(out_features, tile_out) * ceil_div(in_features, tile_in) * scale_bytes
 
 
-def bitsandbytes_4bit(*, elements: int, block_size: int = 64, nested_block: int | None = None) -> int:
+def bitsandbytes_state(*, elements: int, block_size: int = 64, nested_block: int | None = None) -> int:
     """
-    Linear4bit: packed codes, code book, absmax by block, absmax itself quantized when nested.
+    What Linear4bit keeps beside its packed codes: code book and absmax by block, itself quantized when nested.
 
     Args:
         elements: Elements of the matrix. [elements]
@@ -98,17 +98,17 @@ def bitsandbytes_4bit(*, elements: int, block_size: int = 64, nested_block: int 
         nested_block: Absmax values per second-level absmax (double quantization); None: fp32 absmax. [values]
 
     Returns:
-        Everything the quantization state stores. [bytes]
+        Quantization state. [bytes]
 
     Source:
-        measured: tests/measured/bitsandbytes.toml; bitsandbytes-foundation/bitsandbytes@0.49 functional.py quantize_4bit
+        measured: tests/estimate/golden/bitsandbytes.json; bitsandbytes-foundation/bitsandbytes@0.49 functional.py
+        quantize_4bit
     """
-    absmax = ceil_div(elements, block_size)
-    codes = ceil_div(elements, 2) + 16 * 4
+    absmax, code_book = ceil_div(elements, block_size), 16 * 4
     if nested_block is None:
-        return codes + 4 * absmax
+        return code_book + 4 * absmax
     code_book_of_absmax, offset = 256 * 4, 4
-    return codes + absmax + 4 * ceil_div(absmax, nested_block) + code_book_of_absmax + offset
+    return code_book + absmax + 4 * ceil_div(absmax, nested_block) + code_book_of_absmax + offset
 
 
 def padded_vocabulary(*, vocab_size: int, multiple: int = 64, tensor_parallel_size: int = 1) -> int:
@@ -129,20 +129,3 @@ def padded_vocabulary(*, vocab_size: int, multiple: int = 64, tensor_parallel_si
         _vocab_size_with_padding (multiple x tensor parallel size)
     """
     return round_up(round_up(vocab_size, multiple), tensor_parallel_size)
-
-
-def allocator_blocks(*, amount: int, multiple: int = 512) -> int:
-    """
-    One tensor as the CUDA caching allocator counts it.
-
-    Args:
-        amount: Size of the tensor. [bytes]
-        multiple: Granularity. [bytes]
-
-    Returns:
-        Size rounded up. [bytes]
-
-    Source:
-        pytorch/pytorch@2.6 c10/cuda/CUDACachingAllocator.cpp kMinBlockSize = 512
-    """
-    return round_up(amount, multiple)
