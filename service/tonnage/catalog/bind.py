@@ -3,7 +3,7 @@
 import functools
 import importlib
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tonnage.errors import CatalogError
@@ -35,18 +35,22 @@ def bound_law(name: str) -> Callable[..., Any]:
     return function
 
 
-def check_arguments(name: str, given: Iterable[str]) -> None:
+def check_arguments(name: str, *, given: Iterable[str], needed: Mapping[str, bool]) -> None:
     """
-    Comparison of the arguments a fact gives a law with those the law takes.
+    Comparison of what a fact gives a law with what the law takes.
 
     Args:
         name: As for `bound_law`.
-        given: Names of the arguments that come from data.
+        given: Arguments that the record names.
+        needed: Inputs that only a record can give, and whether it does.
 
     Raises:
-        CatalogError: An argument that the law does not take.
+        CatalogError: An argument that the law does not take, or an input it lacks.
     """
     parameters = inspect.signature(bound_law(name)).parameters
     unknown = sorted(set(given) - set(parameters))
     if unknown:
         raise CatalogError(f"law {name!r} takes no {', '.join(unknown)}; it takes {', '.join(parameters)}")
+    missing = sorted(argument for argument, is_given in needed.items() if argument in parameters and not is_given)
+    if missing:
+        raise CatalogError(f"law {name!r} needs {', '.join(missing)}")

@@ -6,6 +6,7 @@ from importlib.util import find_spec
 
 from tonnage.catalog.bind import check_arguments
 from tonnage.catalog.contents import Catalog
+from tonnage.catalog.lookup import gpu_fold
 from tonnage.errors import CatalogError
 from tonnage.spec.facts import Gpu, ModelFacts, Offer, Optimizer, Package
 
@@ -27,6 +28,7 @@ def problems_of(catalog: Catalog, today: date | None = None) -> list[str]:
         *(f"package {package.id!r}: {p}" for package in catalog.packages for p in _package(catalog, package, latest)),
         *(f"optimizer {optimizer.id!r}: {p}" for optimizer in catalog.optimizers for p in _optimizer(optimizer)),
         *(f"model {model.id!r}: {p}" for model in catalog.models for p in _model(model)),
+        *_loose_names(catalog),
         *_formats(catalog),
     ]
 
@@ -39,6 +41,16 @@ def _gpu(gpu: Gpu) -> Iterable[str]:
     for mig in gpu.mig_profiles:
         if not 0 < mig.memory_usable_bytes <= gpu.memory_usable_bytes:
             yield f"MIG profile {mig.profile} holds more than the GPU, or nothing"
+
+
+def _loose_names(catalog: Catalog) -> Iterable[str]:
+    holders: dict[str, str] = {}
+    for gpu in catalog.gpus:
+        for name in gpu.default_for:
+            board = catalog.gpus.find(name)
+            holder = board.id if board is not None else holders.setdefault(gpu_fold(name), gpu.id)
+            if board is not None or holder != gpu.id:
+                yield f"gpu {gpu.id!r}: the loose name {name!r} already belongs to {holder!r}"
 
 
 def _package(catalog: Catalog, package: Package, latest: str) -> Iterable[str]:
@@ -64,9 +76,20 @@ def _optimizer(optimizer: Optimizer) -> Iterable[str]:
     if find_spec("tonnage.laws.optimizer") is None:
         return
     try:
-        check_arguments(f"optimizer.{optimizer.law}", ())
+        check_arguments(
+            f"optimizer.{optimizer.law}", given=set(optimizer.arguments) - SETTINGS, needed=_needed(optimizer)
+        )
     except CatalogError as error:
         yield str(error)
+
+
+SETTINGS = frozenset({"projected", "layerwise"})
+"""Arguments of an optimizer that steer the training account instead of its law."""
+
+
+def _needed(optimizer: Optimizer) -> dict[str, bool]:
+    """Inputs of a law that only data can give, and whether the record gives them."""
+    return {"block_size": optimizer.block_size is not None}
 
 
 def _model(model: ModelFacts) -> Iterable[str]:

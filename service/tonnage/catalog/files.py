@@ -85,10 +85,14 @@ def _read_file(layers: Layers, path: Path, name: str, *, overlay: bool) -> None:
         _add_profile(layers, area, name, tables)
         return
     for kind, records in tables.items():
-        if kind not in layers.records or not isinstance(records, list):
+        if kind not in layers.records or not _is_array_of_tables(records):
             layers.problems.append(f"{name}: unknown table [{kind}]; known: {', '.join(f'[[{k}]]' for k in KINDS)}")
             continue
         _add_records(layers, kind, name, records, overlay=overlay)
+
+
+def _is_array_of_tables(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, dict) for item in value)
 
 
 def _add_records(layers: Layers, kind: str, name: str, records: list[dict[str, Any]], *, overlay: bool) -> None:
@@ -124,7 +128,10 @@ def _area_of(name: str, tables: dict[str, Any]) -> str | None:
 
 def _add_profile(layers: Layers, area: str, name: str, tables: dict[str, Any]) -> None:
     """Overlay releases replace those that begin with the same version; header fields replace header fields."""
-    profile_id = tables.pop(AREAS[area], None) or tables.get("id") or Path(name).stem
+    profile_id = str(tables.pop(AREAS[area], None) or tables.get("id") or Path(name).stem)
+    if not _is_array_of_tables(tables.get("release", [])):
+        layers.problems.append(f"{name}: release must be an array of tables, [[release]]")
+        return
     releases = {str(r.get("since")): r for r in tables.pop("release", [])}
     base = layers.profiles[area].get(profile_id)
     if base is not None:

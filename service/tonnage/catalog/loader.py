@@ -1,6 +1,6 @@
 """Data files and an overlay directory -> `Catalog`: strict, pure, all or nothing."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -9,6 +9,7 @@ from tonnage.catalog.contents import Catalog
 from tonnage.catalog.files import Fields, Layers, convert, read_layers, refuse
 from tonnage.catalog.lookup import Index, gpu_fold, model_fold
 from tonnage.catalog.profiles import read_profiles
+from tonnage.errors import CatalogError
 from tonnage.spec.facts import Gpu, KvFormat, ModelFacts, Optimizer, Package, WeightFormat
 
 BUILTIN = Path(__file__).parent / "data"
@@ -30,14 +31,34 @@ def load_catalog(overlay: Path | None = None, *, builtin: Path = BUILTIN) -> Cat
     Raises:
         CatalogError: Naming file, record and path of every problem; nothing is loaded then.
     """
-    layers = read_layers([builtin] if overlay is None else [builtin, overlay])
-    refuse(layers.problems)
-    return _catalog(layers)
+    catalog, problems = read_catalog([builtin] if overlay is None else [builtin, overlay])
+    refuse(problems)
+    if catalog is None:  # pragma: no cover - a catalogue without problems is always there
+        raise CatalogError("no catalogue")
+    return catalog
+
+
+def read_catalog(directories: Sequence[Path]) -> tuple[Catalog | None, list[str]]:
+    """
+    A catalogue as far as it can be read, and everything that is wrong with it.
+
+    Args:
+        directories: Built-in data first, then overlays.
+
+    Returns:
+        The catalogue, None where names clash; problems that name file, record and path.
+    """
+    try:
+        layers = read_layers(directories)
+        catalog = _catalog(layers)
+    except CatalogError as error:
+        return None, str(error).splitlines()
+    return catalog, [*layers.problems, *problems_of(catalog)]
 
 
 def _catalog(layers: Layers) -> Catalog:
     gpus = _records(layers, "gpu", Gpu)
-    catalog = Catalog(
+    return Catalog(
         version=layers.version,
         gpus=Index("gpu", gpus, fold=gpu_fold),
         packages=Index("package", _records(layers, "package", Package, _with_sources), fold=model_fold),
@@ -51,8 +72,6 @@ def _catalog(layers: Layers) -> Catalog:
         frameworks=Index("framework", read_profiles(layers, "frameworks")),
         gpu_defaults={gpu_fold(name): gpu for gpu in gpus for name in gpu.default_for},
     )
-    refuse([*layers.problems, *problems_of(catalog)])
-    return catalog
 
 
 def _records(
@@ -64,8 +83,10 @@ def _records(
 
 def _with_sources(fields: Fields) -> Fields:
     """An offer without a source of its own has that of its package."""
-    source = fields.get("source")
-    return {**fields, "offers": [{"source": source, **offer} for offer in fields.get("offers", ())]}
+    source, offers = fields.get("source"), fields.get("offers")
+    if not isinstance(offers, list) or not isinstance(source, str):
+        return fields
+    return {**fields, "offers": [{"source": source, **o} if isinstance(o, dict) else o for o in offers]}
 
 
 def _with_nulls(fields: Fields) -> Fields:
