@@ -3,6 +3,7 @@
 from decimal import Decimal
 
 import pytest
+
 from tonnage.catalog import load_catalog
 from tonnage.catalog.gpus import find_gpu
 from tonnage.units import GiB, MiB
@@ -52,7 +53,8 @@ def test_every_repository_of_an_architecture_finds_a_model(catalog):
         ("RTX 4090", "rtx-4090"), ("rtx4090", "rtx-4090"), ("NVIDIA GeForce RTX 4090", "rtx-4090"), ("4090", "rtx-4090"),
         ("NVIDIA L40S", "l40s"), ("RTX 6000 Ada", "rtx-6000-ada"), ("RTX A6000", "rtx-a6000"), ("MI300X", "mi300x"),
         ("AMD Instinct MI300X", "mi300x"), ("Tesla T4", "t4"), ("DGX Spark", "gb10"), ("B200", "b200-sxm"),
-        ("Tesla V100-SXM2-32GB", "v100-32"), ("RTX PRO 6000", "rtx-pro-6000-server"), ("Apple M3 Ultra 512GB", "apple-m3-ultra-512"),
+        ("Tesla V100-SXM2-32GB", "v100-32"), ("RTX PRO 6000", "rtx-pro-6000-server"),
+        ("Apple M3 Ultra 512GB", "apple-m3-ultra-512"),
     ],
 )  # fmt: skip
 def test_boards_are_found_by_the_names_people_and_drivers_use(catalog, name, expected):

@@ -5,20 +5,22 @@ import io
 from decimal import Decimal
 
 import pytest
+
 from tonnage.catalog import load_catalog
 from tonnage.catalog.imports import gpuhunt_offers, price_list
 from tonnage.errors import CatalogError
 
 SOURCE = {"source": "price list of the year", "as_of": "2026-11-01"}
-GPUHUNT = """instance_name,location,price,cpu,memory,gpu_count,gpu_name,gpu_memory,spot,disk_size,gpu_vendor,flags,cpu_arch,provider_data
-p4d.24xlarge,us-east-1,21.957642,96,1152.0,8,A100,40.0,False,,nvidia,,x86,{}
-p4d.24xlarge,us-east-1,11.5,96,1152.0,8,A100,40.0,True,,nvidia,,x86,{}
-p4de.24xlarge,us-east-1,27.44705,96,1152.0,8,A100,80.0,False,,nvidia,,x86,{}
-t3.micro,us-east-1,0.01,2,1.0,0,,,False,,,,x86,{}
-box,nowhere,1.0,2,1.0,1,RTX2060,6.0,False,,nvidia,,x86,{}
-ds,nowhere,0,2,1.0,1,L4,24.0,False,,nvidia,,x86,{}
-pro,eu,1.89,16,64,1,RTXPRO6000,96.0,False,500,nvidia,,x86,{}
-old,eu,0.3,16,64,1,RTX6000,24.0,False,500,nvidia,,x86,{}
+GPUHUNT = """\
+instance_name,location,price,cpu,memory,gpu_count,gpu_name,gpu_memory,spot,disk_size,gpu_vendor,flags
+p4d.24xlarge,us-east-1,21.957642,96,1152.0,8,A100,40.0,False,,nvidia,
+p4d.24xlarge,us-east-1,11.5,96,1152.0,8,A100,40.0,True,,nvidia,
+p4de.24xlarge,us-east-1,27.44705,96,1152.0,8,A100,80.0,False,,nvidia,
+t3.micro,us-east-1,0.01,2,1.0,0,,,False,,,
+box,nowhere,1.0,2,1.0,1,RTX2060,6.0,False,,nvidia,
+ds,nowhere,0,2,1.0,1,L4,24.0,False,,nvidia,
+pro,eu,1.89,16,64,1,RTXPRO6000,96.0,False,500,nvidia,
+old,eu,0.3,16,64,1,RTX6000,24.0,False,500,nvidia,
 """
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+
 from tonnage.catalog import load_catalog, resolve
 from tonnage.catalog.models import wanted_from_hub
 from tonnage.errors import ContradictoryWorkload, MissingFact, SizingError, SourceUnavailable, UnknownName, Unsupported
@@ -91,7 +92,7 @@ def test_a_count_alone_is_taken_at_16_bit(resolved):
         ({"serving": {"engine": "vllm", "dtype": "auto"}}, "bf16"),
         ({"model": "openai/gpt-oss-20b"}, "mxfp4"),
         ({"model": "Qwen/Qwen3-32B-FP8"}, "fp8-block-128x128"),
-        ({"model": "deepseek-ai/DeepSeek-V3"}, "bf16"),
+        ({"model": "nvidia/DeepSeek-V3.1-NVFP4", "weights": {"format": "nvfp4"}}, "nvfp4"),
     ],
 )  # fmt: skip
 def test_weights_take_the_stated_format_else_the_checkpoints_own(resolved, fields, expected):
@@ -179,7 +180,8 @@ def test_a_draft_model_is_resolved_too(resolved):
         ({"placement": {"gpu": "h100-sxm:1g.11gb"}}, UnknownName, "/placement/gpu", "1g.10gb"),
         ({"weights": {"format": "bnb-nf5"}}, UnknownName, "/weights/format", "bnb-nf4"),
         ({"serving": {"engine": "vllm", "kv_cache_dtype": "fp8_e4m4"}}, UnknownName, "/serving/kv_cache_dtype", "fp8_e4m3"),
-        ({"serving": {"engine": "vllm", "kv_cache_dtype": {"k": "q8_0", "v": "q8_9"}}}, UnknownName, "/serving/kv_cache_dtype/v", "q8_0"),
+        ({"serving": {"engine": "vllm", "kv_cache_dtype": {"k": "q8_0", "v": "q8_9"}}}, UnknownName,
+         "/serving/kv_cache_dtype/v", "q8_0"),
         ({"serving": {"engine": "vllm", "speculative": {"method": "x", "model": "Qwen/Qwen3-8C"}}}, UnknownName,
          "/serving/speculative/model", "Qwen/Qwen3-8B"),
     ],
@@ -210,7 +212,7 @@ def test_a_draft_config_is_pointed_at_where_it_stands(resolved):
     assert error.value.pointer.startswith("/serving/speculative/model/config")
 
 
-def fetch_tiny(id, revision):
+def fetch_tiny(id, revision):  # noqa: A002
     return HubModel(
         id=id, revision=revision or "main", config=CONFIG, weight_bytes=1234, licence="mit", source="Hub of the test"
     )
@@ -228,7 +230,7 @@ def test_bytes_of_the_hub_belong_to_the_checkpoints_own_format(resolved):
 
 
 def test_the_catalogue_is_not_overruled_by_the_hub_but_for_a_revision(resolved):
-    def fetch(id, revision):
+    def fetch(id, revision):  # noqa: A002
         raise SourceUnavailable(f"asked for {id}")
 
     assert LLAMA == resolved(fetch=fetch).model.id
@@ -288,9 +290,8 @@ def test_a_size_that_slips_through_is_still_pointed_at(catalog):
 
 
 def test_examples_of_the_interface_resolve(catalog, repository):
-    examples = sorted(Path(repository, "openapi", "examples").glob("*.json"))
-    for path in examples:
-        document = json.loads(path.read_text())
-        body = document.get("request", {}).get("body") if isinstance(document, dict) else None
-        if isinstance(body, dict) and "model" in body and "offer" not in body:
-            resolve(catalog, msgspec.convert(body, SizingCard))
+    for path in sorted(Path(repository, "openapi", "examples").glob("*.json")):
+        story = json.loads(path.read_text())
+        body = story["request"].get("body") or {}
+        if story["response"]["status"] == 200 and "model" in body and "offer" not in body:
+            assert resolve(catalog, msgspec.convert(body, SizingCard)).catalog_version == catalog.version

@@ -3,6 +3,7 @@
 from decimal import Decimal
 
 import pytest
+
 from tonnage.catalog import load_catalog
 from tonnage.catalog.review import Change, diff, validate
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
-from importlib.util import find_spec
 
 from tonnage.catalog.bind import check_arguments
 from tonnage.catalog.contents import Catalog
@@ -73,8 +72,6 @@ def _offer(offer: Offer, latest: str) -> Iterable[str]:
 
 
 def _optimizer(optimizer: Optimizer) -> Iterable[str]:
-    if find_spec("tonnage.laws.optimizer") is None:
-        return
     try:
         check_arguments(
             f"optimizer.{optimizer.law}", given=set(optimizer.arguments) - SETTINGS, needed=_needed(optimizer)

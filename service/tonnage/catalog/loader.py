@@ -65,9 +65,7 @@ def _catalog(layers: Layers) -> Catalog:
         formats=Index("weight format", _records(layers, "format", WeightFormat)),
         kv_formats=Index("KV cache format", _records(layers, "kv_format", KvFormat)),
         optimizers=Index("optimizer", _records(layers, "optimizer", Optimizer)),
-        models=Index(
-            "model", _records(layers, "model", ModelFacts, _with_nulls), fold=model_fold, nicknames=_nicknames
-        ),
+        models=_models(_records(layers, "model", ModelFacts, _with_nulls)),
         engines=Index("engine", read_profiles(layers, "engines")),
         frameworks=Index("framework", read_profiles(layers, "frameworks")),
         gpu_defaults={gpu_fold(name): gpu for gpu in gpus for name in gpu.default_for},
@@ -103,7 +101,13 @@ def _nulls_back(value: Any) -> Any:
     return {**table, **dict.fromkeys(value.get("null_keys", ()))}
 
 
-def _nicknames(model: ModelFacts) -> Iterable[str]:
-    """Repositories of the same architecture, and every repository's name without its owner."""
-    yield from model.same_architecture
-    yield from (name.partition("/")[2] or name for name in (model.id, *model.aliases, *model.same_architecture))
+def _models(models: list[ModelFacts]) -> Index[ModelFacts]:
+    """Repositories of one architecture, and every name without its owner, count unless they have records of their own."""
+    ids = {model.id for model in models}
+
+    def nicknames(model: ModelFacts) -> Iterable[str]:
+        others = [name for name in model.same_architecture if name not in ids]
+        yield from others
+        yield from (name.partition("/")[2] or name for name in (model.id, *model.aliases, *others))
+
+    return Index("model", models, fold=model_fold, nicknames=nicknames)

@@ -99,6 +99,7 @@ def _from_hub(catalog: Catalog, name: str, revision: str | None, fetch: Fetch | 
     if fetch is None:
         error = UnknownName("model", name, catalog.models.names(), pointer=pointer)
         error.detail += f"; the Hub is not asked here: {INLINE}"
+        error.args = (error.detail,)
         raise error
     told = fetch(name, revision)
     plain = told.parameters if not told.config.get("quantization_config") else None
