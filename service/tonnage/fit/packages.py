@@ -1,0 +1,137 @@
+"""Orders: packages of the catalogue and of the request, by how many hosts, with the GPU as that package exposes it."""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from tonnage.catalog import Catalog
+from tonnage.catalog.gpus import find_gpu
+from tonnage.errors import UnknownName
+from tonnage.fit.need import Need
+from tonnage.spec.facts import Gpu, Offer, Package
+from tonnage.spec.fit import InlineSku, OfferScope
+from tonnage.units import parse_size
+
+
+class Order(NamedTuple):
+    """One package, so many hosts of it."""
+
+    package: Package
+    hosts: int
+    gpu: Gpu
+    """As the package exposes it: a part of a GPU has a part of its memory."""
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of the order. [unitless]"""
+        return self.package.gpus_per_host * self.hosts
+
+
+def in_scope(catalog: Catalog, need: Need) -> list[tuple[Package, Gpu]]:
+    """
+    Packages that take part, by id.
+
+    Args:
+        catalog: The facts.
+        need: The request.
+
+    Returns:
+        Packages and their GPUs, in order of id whatever the catalogue's order.
+
+    Raises:
+        UnknownName: An offer names a package, provider or GPU that does not exist.
+    """
+    offer = need.request.offer
+    inline = [_inline(catalog, sku, n) for n, sku in enumerate(offer.inline)]
+    replaced = {p.id for p in inline}
+    listed = [p for p in catalog.packages if p.id not in replaced] if offer.catalog else []
+    _known(listed, inline, offer)
+    gpus = _wanted_gpus(catalog, need)
+    skus = None if offer.skus is None else set(offer.skus)
+    taking_part = [
+        (p, exposed(p, find_gpu(catalog, p.gpu)[0]))
+        for p in (*listed, *inline)
+        if (skus is None or p.id in skus) and (gpus is None or find_gpu(catalog, p.gpu)[0].id in gpus)
+    ]
+    return sorted(taking_part, key=lambda pair: pair[0].id)
+
+
+def orders(package: Package, gpu: Gpu, need: Need) -> Iterator[Order]:
+    """Orders of one package from one host up to what the scope allows: one, two, four and so on."""
+    offer = need.request.offer
+    if offer.max_gpus_per_host is not None and package.gpus_per_host > offer.max_gpus_per_host:
+        return
+    most = min(package.max_hosts, offer.max_hosts or package.max_hosts) if offer.allow.several_hosts else 1
+    hosts = 1
+    while hosts <= most:
+        if offer.max_gpus is None or package.gpus_per_host * hosts <= offer.max_gpus:
+            yield Order(package, hosts, gpu)
+        hosts = hosts * 2 if hosts * 2 <= most or hosts == most else most
+
+
+def exposed(package: Package, gpu: Gpu) -> Gpu:
+    """The GPU as the package exposes it."""
+    if package.gpu_memory_usable_bytes is not None:
+        return replace(gpu, memory_usable_bytes=package.gpu_memory_usable_bytes)
+    if package.gpu_share is None:
+        return gpu
+    usable = int(gpu.memory_usable_bytes * package.gpu_share)
+    return replace(gpu, memory_usable_bytes=usable, usable_confidence="estimated")
+
+
+def newest_price(packages: Iterable[Package]) -> str | None:
+    """Newest date of a price."""
+    return max((o.as_of for p in packages for o in p.offers if o.as_of is not None), default=None)
+
+
+def _wanted_gpus(catalog: Catalog, need: Need) -> set[str] | None:
+    names = [(n, f"/offer/gpus/{i}") for i, n in enumerate(need.request.offer.gpus or [])]
+    named = {find_gpu(catalog, name, pointer)[0].id for name, pointer in names} if names else None
+    if need.request.placement.gpu is None:
+        return named
+    wish = find_gpu(catalog, need.request.placement.gpu, "/placement/gpu")[0].id
+    return {wish} if named is None else named & {wish}
+
+
+def _known(listed: list[Package], inline: list[Package], offer: OfferScope) -> None:
+    ids = {p.id for p in (*listed, *inline)}
+    for n, name in enumerate(offer.skus or []):
+        if name not in ids:
+            raise UnknownName("sku", name, ids, pointer=f"/offer/skus/{n}")
+    providers = {p.provider for p in (*listed, *inline)}
+    for n, name in enumerate(offer.providers or []):
+        if name not in providers:
+            raise UnknownName("provider", name, providers, pointer=f"/offer/providers/{n}")
+
+
+def _inline(catalog: Catalog, sku: InlineSku, number: int) -> Package:
+    find_gpu(catalog, sku.gpu, f"/offer/inline/{number}/gpu")
+    return Package(
+        id=sku.id,
+        provider=sku.provider,
+        gpu=sku.gpu,
+        gpus_per_host=sku.gpus_per_host,
+        max_hosts=sku.max_hosts,
+        region=sku.region,
+        name=sku.name,
+        host_memory_bytes=None if sku.host_memory_bytes is None else parse_size(sku.host_memory_bytes),
+        disk_bytes=None if sku.disk_bytes is None else parse_size(sku.disk_bytes),
+        interconnect=sku.interconnect,
+        delivery_days=sku.delivery_days,
+        offers=tuple(
+            Offer(
+                kind=o.kind,
+                price=o.price,
+                currency=o.currency,
+                per=o.per,
+                term_hours=o.term_hours,
+                minimum_hours=o.minimum_hours,
+                hours_per_month=o.hours_per_month,
+                as_of=o.as_of,
+                source=o.source,
+            )
+            for o in sku.offers
+        ),
+        source="request: /offer/inline",
+    )

@@ -1,0 +1,236 @@
+"""
+Every package under its best layout, judged on every requirement.
+
+One estimate per (GPU, layout, format), shared by the packages that carry the GPU. Of the layouts of an order
+the best is kept: status, then idle GPUs, then headroom; a layout behind one that is met in full could not
+stand before it and is not estimated. The result does not depend on the catalogue's order.
+"""
+
+from collections.abc import Iterable
+from decimal import Decimal
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from tonnage.catalog import Catalog, resolve
+from tonnage.fit import requirements
+from tonnage.fit.links import fast_domain
+from tonnage.fit.need import Need
+from tonnage.fit.packages import Order, in_scope, orders
+from tonnage.fit.pricing import Bill, cheapest
+from tonnage.fit.requirements import CONFIRM, EXCLUDED, MET, Judged
+from tonnage.fit.technical import Technical, Variant, choices, estimated, shardings, why_refused
+from tonnage.spec.card import Placement, SizingCard
+from tonnage.spec.facts import Gpu
+from tonnage.spec.fit import Evidence, FitRequest
+
+EstimateKey = tuple[str, int, Placement, str | None, int]
+
+
+class Found(NamedTuple):
+    """One order under its best layout of one variant, judged."""
+
+    order: Order
+    technical: Technical
+    bill: Bill | None
+    status: int
+    judged: tuple[Judged, ...]
+
+    @property
+    def excluded_by(self) -> Judged | None:
+        """First requirement that excludes it."""
+        return next((j for j in self.judged if j.status == EXCLUDED), None)
+
+    @property
+    def missing(self) -> tuple[Judged, ...]:
+        """Requirements that need confirmation."""
+        return tuple(j for j in self.judged if j.status == CONFIRM)
+
+
+class Search:
+    """One request over one catalogue."""
+
+    def __init__(self, catalog: Catalog, need: Need, *, variants: tuple[Variant, ...]) -> None:
+        """
+        Search of a request.
+
+        Args:
+            catalog: The facts.
+            need: What stays fixed.
+            variants: Formats and cache types to try.
+        """
+        self.catalog = catalog
+        self.need = need
+        self.variants = variants
+        self._estimates: dict[EstimateKey, Technical] = {}
+        self._best: dict[tuple[str, int, int, int, int], Technical] = {}
+        self._technical_judged: dict[int, tuple[Judged, ...]] = {}
+        self.packages = in_scope(catalog, need)
+        self.evidence = _by_requirement(need.request.evidence)
+
+    @property
+    def estimates(self) -> int:
+        """Estimates made. [unitless]"""
+        return len(self._estimates)
+
+    def all(self) -> list[Found]:
+        """Every order under every variant, in order of package id, hosts and variant."""
+        found: list[Found] = []
+        for package, gpu in self.packages:
+            settled = [False] * len(self.variants)
+            for order in orders(package, gpu, self.need):
+                bill = self._bill(order)
+                ordered = tuple(requirements.of_order(order, bill, self.need))
+                for number in range(len(self.variants)):
+                    if settled[number]:
+                        continue
+                    one = self.one(order, number, bill, ordered)
+                    settled[number] = one.technical.verdict == MET and one.technical.refusal is None
+                    found.append(one)
+        return found
+
+    def one(self, order: Order, number: int, bill: Bill | None, ordered: tuple[Judged, ...]) -> Found:
+        """One order under its best layout of one variant."""
+        technical = self.best(order, number)
+        judged = (*self._of_technical(technical), *requirements.of_both(technical, order, self.need), *ordered)
+        if self.evidence:
+            judged = tuple(self._with_evidence(j, order, technical) for j in judged)
+        return Found(order, technical, bill, max(j.status for j in judged), judged)
+
+    def judge(self, order: Order, technical: Technical) -> Found:
+        """A given layout on an order."""
+        bill = self._bill(order)
+        ordered = requirements.of_order(order, bill, self.need)
+        judged = (*self._of_technical(technical), *requirements.of_both(technical, order, self.need), *ordered)
+        judged = tuple(self._with_evidence(j, order, technical) for j in judged)
+        return Found(order, technical, bill, max(j.status for j in judged), judged)
+
+    def best(self, order: Order, number: int) -> Technical:
+        """Best layout of an order, shared by orders with the same GPUs and links."""
+        domain = fast_domain(order.package, order.gpu, order.hosts)
+        key = (order.gpu.id, order.gpu.memory_usable_bytes, order.gpus, domain, number)
+        held = self._best.get(key)
+        if held is None:
+            held = self._best[key] = self._search_layouts(order.gpu, order.gpus, domain, number)
+        return held
+
+    def _search_layouts(self, gpu: Gpu, gpus: int, domain: int, number: int) -> Technical:
+        best: Technical | None = None
+        variant = self.variants[number]
+        for placement in choices(variant, gpus, domain, self.need):
+            for sharding in shardings(variant, placement):
+                one = self.technical(gpu, gpus, placement, sharding, number)
+                if best is None or one.preference < best.preference:
+                    best = one
+                if one.verdict == MET and one.refusal is None:
+                    return one if best is None or one.preference <= best.preference else best
+        if best is None:
+            best = Technical(variant, gpu, gpus, Placement(tensor_parallel_size=gpus))
+            best.refusal = why_refused(variant, gpus, self.need)
+        return best
+
+    def technical(self, gpu: Gpu, gpus: int, placement: Placement, sharding: str | None, number: int) -> Technical:
+        """The one estimate of a layout on a GPU."""
+        key = (gpu.id, gpu.memory_usable_bytes, placement, sharding, number)
+        held = self._estimates.get(key)
+        if held is None:
+            held = self._estimates[key] = estimated(self.variants[number], gpu, gpus, placement, sharding)
+        if held.gpus == gpus:
+            return held
+        other = Technical(held.variant, gpu, gpus, placement)
+        for name in Technical.__slots__:
+            setattr(other, name, getattr(held, name))
+        other.gpus = gpus
+        return other
+
+    def _bill(self, order: Order) -> Bill | None:
+        need, allow = self.need, self.need.allow
+        return cheapest(
+            order.package.offers,
+            hosts=order.hosts,
+            hours=need.hours,
+            currency=need.currency,
+            spot=allow.spot,
+            marketplace=allow.marketplace,
+        )
+
+    def _of_technical(self, technical: Technical) -> tuple[Judged, ...]:
+        held = self._technical_judged.get(id(technical))
+        if held is None:
+            held = tuple(requirements.of_technical(technical, technical.variant.weight_format, self.need))
+            self._technical_judged[id(technical)] = held
+        return held
+
+    def _with_evidence(self, judged: Judged, order: Order, technical: Technical) -> Judged:
+        for one in self.evidence.get(judged.name, ()):
+            if _speaks_of(one, order, technical):
+                judged = _weighed(judged, one)
+        return judged
+
+
+def variants_of(catalog: Catalog, request: FitRequest) -> tuple[Variant, ...]:
+    """
+    The formats and cache types a request allows, each resolved once.
+
+    Raises:
+        SizingError: One of them names nothing, or the card contradicts itself.
+    """
+    formats: Iterable[str | None] = request.offer.allow.weight_formats or (None,)
+    kv_dtypes: Iterable[str | None] = (request.offer.allow.kv_cache_dtypes or (None,)) if request.serving else (None,)
+    return tuple(_variant(catalog, request, f, k) for f in dict.fromkeys(formats) for k in dict.fromkeys(kv_dtypes))
+
+
+def bare_card(request: FitRequest) -> SizingCard:
+    """The sizing card inside a request, without a GPU."""
+    return SizingCard(
+        model=request.model,
+        weights=request.weights,
+        serving=request.serving,
+        training=request.training,
+        placement=replace(request.placement, gpu=None),
+        reserve=request.reserve,
+        measurements=request.measurements,
+        failure=request.failure,
+    )
+
+
+def _variant(catalog: Catalog, request: FitRequest, weight_format: str | None, kv_dtype: str | None) -> Variant:
+    card = bare_card(request)
+    if weight_format is not None and weight_format != card.weights.format:
+        known = catalog.formats.get(weight_format, "/offer/allow/weight_formats").id
+        card = replace(card, weights=replace(card.weights, format=known, bytes=None))
+    if kv_dtype is not None and card.serving is not None:
+        catalog.kv_formats.get(kv_dtype, "/offer/allow/kv_cache_dtypes")
+        card = replace(card, serving=replace(card.serving, kv_cache_dtype=kv_dtype))
+    return Variant(resolve(catalog, card), kv_dtype)
+
+
+def _by_requirement(evidence: Iterable[Evidence]) -> dict[str, tuple[Evidence, ...]]:
+    found: dict[str, tuple[Evidence, ...]] = {}
+    for one in evidence:
+        found[one.requirement] = (*found.get(one.requirement, ()), one)
+    return found
+
+
+def _speaks_of(one: Evidence, order: Order, technical: Technical) -> bool:
+    return (
+        (one.sku is None or one.sku == order.package.id)
+        and (one.gpu is None or one.gpu == order.gpu.id)
+        and (one.weights_format is None or one.weights_format == technical.variant.weight_format.id)
+    )
+
+
+def _weighed(judged: Judged, one: Evidence) -> Judged:
+    """The caller's record decides what facts leave open; against established facts it opens the question again."""
+    source = f"{one.source}{f', {one.date}' if one.date else ''}"
+    if one.status == "excluded":
+        return Judged(judged.name, EXCLUDED, lambda: "excluded by the caller's record", source)
+    if judged.status == EXCLUDED:
+        say = judged.say
+        return Judged(judged.name, CONFIRM, lambda: f"the caller's record says met, the facts say: {say()}", source)
+    return Judged(judged.name, MET, lambda: "met by the caller's record", source)
+
+
+def total_of(found: Found) -> Decimal | None:
+    """Total price of an order, None without one."""
+    return None if found.bill is None else found.bill.total
