@@ -62,12 +62,12 @@ def test_without_a_duration_offers_compare_by_the_hour():
 
 def test_interruptible_prices_stand_apart_unless_allowed():
     both = (offer("2"), offer("1", kind="spot"))
-    common = {"hosts": 1, "hours": Decimal(1), "currency": None, "marketplace": True}
+    common = {"hosts": 1, "hours": Decimal(1), "currency": None}
 
-    assert Decimal(2) == pricing.cheapest(both, spot=False, **common).total
-    assert Decimal(1) == pricing.cheapest(both, spot=True, **common).total
+    assert Decimal(2) == pricing.cheapest(both, apart={"spot"}, **common).total
+    assert Decimal(1) == pricing.cheapest(both, apart=(), **common).total
     shown = pricing.candidate_price(
-        pricing.cheapest(both, spot=False, **common),
+        pricing.cheapest(both, apart={"spot"}, **common),
         Package(id="a", provider="p", gpu="g", gpus_per_host=1, offers=both, source="test"),
         hosts=1,
         hours=Decimal(1),
@@ -76,7 +76,7 @@ def test_interruptible_prices_stand_apart_unless_allowed():
 
 
 def test_another_currency_is_used_only_where_the_asked_one_is_missing():
-    common = {"hosts": 1, "hours": Decimal(1), "spot": False, "marketplace": True}
+    common = {"hosts": 1, "hours": Decimal(1), "apart": ()}
     both = (offer("1", currency="EUR"), offer("9", currency="USD"))
 
     assert "USD" == pricing.cheapest(both, currency="USD", **common).offer.currency

@@ -115,7 +115,7 @@ def answer(*candidates):
         diagnosis=None,
         measured=(),
         considered=fit.Considered(
-            skus=4, candidates=4, estimates=1, met=1, needs_confirmation=0, excluded=3, dominated=0
+            skus=4, apart=0, candidates=4, estimates=1, met=1, needs_confirmation=0, excluded=3, dominated=0
         ),
         assumptions=(),
         unknowns=(),

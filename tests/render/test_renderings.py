@@ -2,18 +2,14 @@
 
 import csv
 import io
-import sys
-from pathlib import Path
 from xml.etree import ElementTree as ET
 
+import answers
 import msgspec
 import pytest
 
 from tonnage import render
 from tonnage.units import GiB
-
-sys.path.insert(0, str(Path(__file__).parent))
-import answers
 
 HOSTILE = 'a|b <script>alert(1)</script> "&\x07\x1b[31m\n=cmd'
 

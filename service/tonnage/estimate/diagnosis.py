@@ -4,7 +4,7 @@ A run that failed: which items peak in that phase, and what one change each woul
 Every remedy is priced by a new estimate of the changed card, so that it is the same physics as the answer.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tonnage.errors import SizingError
@@ -82,7 +82,13 @@ def phase_of(estimate: Estimate, phase: str) -> Phase:
 
 
 def remedies(
-    scene: Scene, phase: str, reestimate: Reestimate, *, shortage: int | None = None, most: int = MOST_REMEDIES
+    scene: Scene,
+    phase: str,
+    reestimate: Reestimate,
+    *,
+    shortage: int | None = None,
+    most: int = MOST_REMEDIES,
+    skip: Callable[[Rung], bool] = lambda _: False,
 ) -> tuple[Remedy, ...]:
     """
     Priced changes of one card.
@@ -93,13 +99,14 @@ def remedies(
         reestimate: Estimate of a changed card.
         shortage: Bytes that were missing in the failed run, None when not known. [bytes]
         most: Changes to keep.
+        skip: Rungs not to be tried.
 
     Returns:
         Only changes that save memory or improve the verdict, in the ladder's order.
     """
     found: list[Remedy] = []
     for rung in ladder(scene, phase):
-        remedy = _priced(scene, phase, rung, reestimate, shortage)
+        remedy = None if skip(rung) else _priced(scene, phase, rung, reestimate, shortage)
         if remedy is not None:
             found.append(remedy)
         if len(found) >= most:

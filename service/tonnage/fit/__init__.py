@@ -1,0 +1,5 @@
+"""From a sizing card to an order: which package serves it, which does not, why, and what one change would do."""
+
+from tonnage.fit.answer import fit
+
+__all__ = ["fit"]

@@ -40,6 +40,18 @@ class Need:
         """What the search may change."""
         return self.request.offer.allow
 
+    @property
+    def spare(self) -> float:
+        """Part of the usable memory that must stay free. [fraction]"""
+        return self.wanted.min_headroom_fraction or 0.0
+
+    @cached_property
+    def kinds_apart(self) -> frozenset[str]:
+        """Kinds of offers that are no order: interruptible, and of a marketplace nobody asked for."""
+        offer, allow = self.request.offer, self.allow
+        asked = allow.marketplace or offer.skus is not None or offer.providers is not None
+        return frozenset(([] if allow.spot else ["spot"]) + ([] if asked else ["marketplace"]))
+
     @cached_property
     def hours(self) -> Decimal | None:
         """Asked duration. [hours]"""

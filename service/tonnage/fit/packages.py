@@ -28,7 +28,7 @@ class Order(NamedTuple):
         return self.package.gpus_per_host * self.hosts
 
 
-def in_scope(catalog: Catalog, need: Need) -> list[tuple[Package, Gpu]]:
+def in_scope(catalog: Catalog, need: Need) -> tuple[list[tuple[Package, Gpu]], int]:
     """
     Packages that take part, by id.
 
@@ -37,7 +37,8 @@ def in_scope(catalog: Catalog, need: Need) -> list[tuple[Package, Gpu]]:
         need: The request.
 
     Returns:
-        Packages and their GPUs, in order of id whatever the catalogue's order.
+        Packages and their GPUs, in order of id whatever the catalogue's order; and how many were left aside because
+        they are only offered in ways that are no order (spot, marketplace).
 
     Raises:
         UnknownName: An offer names a package, provider or GPU that does not exist.
@@ -49,12 +50,10 @@ def in_scope(catalog: Catalog, need: Need) -> list[tuple[Package, Gpu]]:
     _known(listed, inline, offer)
     gpus = _wanted_gpus(catalog, need)
     skus = None if offer.skus is None else set(offer.skus)
-    taking_part = [
-        (p, exposed(p, find_gpu(catalog, p.gpu)[0]))
-        for p in (*listed, *inline)
-        if (skus is None or p.id in skus) and (gpus is None or find_gpu(catalog, p.gpu)[0].id in gpus)
-    ]
-    return sorted(taking_part, key=lambda pair: pair[0].id)
+    named = [(p, find_gpu(catalog, p.gpu)[0]) for p in (*listed, *inline) if skus is None or p.id in skus]
+    wanted = [(p, exposed(p, gpu)) for p, gpu in named if gpus is None or gpu.id in gpus]
+    orderable = [(p, gpu) for p, gpu in wanted if not p.offers or any(o.kind not in need.kinds_apart for o in p.offers)]
+    return sorted(orderable, key=lambda pair: pair[0].id), len(wanted) - len(orderable)
 
 
 def orders(package: Package, gpu: Gpu, need: Need) -> Iterator[Order]:

@@ -6,7 +6,7 @@ Source:
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from decimal import ROUND_CEILING, Decimal
 from typing import NamedTuple
 
@@ -85,7 +85,7 @@ def bill(offer: Offer, *, hosts: int, hours: Decimal | None) -> Bill:
 
 
 def cheapest(
-    offers: Iterable[Offer], *, hosts: int, hours: Decimal | None, currency: str | None, spot: bool, marketplace: bool
+    offers: Iterable[Offer], *, hosts: int, hours: Decimal | None, currency: str | None, apart: Container[str]
 ) -> Bill | None:
     """
     The offer an order would use.
@@ -95,24 +95,17 @@ def cheapest(
         hosts: Hosts ordered. [unitless]
         hours: Asked duration, or None. [hours]
         currency: Preferred: another currency is used only where this one is not offered.
-        spot: Whether interruptible offers may be used.
-        marketplace: Whether marketplace offers may be used.
+        apart: Kinds of offers that may not be used.
 
     Returns:
         Lowest total; None when nothing may be used.
     """
-    usable = [o for o in offers if (spot or o.kind != INTERRUPTIBLE) and (marketplace or o.kind != "marketplace")]
-    bills = [bill(o, hosts=hosts, hours=hours) for o in usable]
+    bills = [bill(o, hosts=hosts, hours=hours) for o in offers if o.kind not in apart]
+    if len(bills) < 2:
+        return bills[0] if bills else None
+    wanted = currency or "USD"
     return min(
-        bills,
-        key=lambda b: (
-            b.offer.currency != (currency or "USD"),
-            b.offer.currency,
-            b.total,
-            b.offer.kind,
-            b.offer.source,
-        ),
-        default=None,
+        bills, key=lambda b: (b.offer.currency != wanted, b.offer.currency, b.total, b.offer.kind, b.offer.source)
     )
 
 

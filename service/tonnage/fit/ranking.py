@@ -33,13 +33,12 @@ def _names(found: Found) -> tuple[object, ...]:
     )
 
 
-def without_dominated(found: list[Found], need: Need) -> tuple[list[Found], int]:
+def without_dominated(found: list[Found]) -> tuple[list[Found], int]:
     """
     Candidates less those that the same package beats.
 
     Args:
         found: Judged candidates, excluded ones among them.
-        need: The request.
 
     Returns:
         What is left, and how many were left out: same package and format, no cheaper, no better status.

@@ -46,15 +46,16 @@ def memory(technical: Technical, need: Need) -> Judged:
     required, usable = technical.required, technical.gpu.memory_usable_bytes
     if required is None:
         return Judged("memory", CONFIRM, lambda: "not judged: no layout runs on these GPUs")
-    spare = need.wanted.min_headroom_fraction or 0.0
-    status = max(technical.verdict, _compared(required, usable - int(usable * spare)))
     doubtful = technical.gpu.usable_confidence in {"estimated", "recalled"} and required.high > usable * _COMFORT
-    if status == MET and doubtful:
+    if technical.verdict == MET and doubtful:
         return Judged(
             "memory", CONFIRM, lambda: f"{_band(required)} of {format_size(usable)}, a capacity nobody has confirmed"
         )
     return Judged(
-        "memory", status, lambda: _memory_words(technical, required, usable, spare), technical.gpu.memory_source
+        "memory",
+        technical.verdict,
+        lambda: _memory_words(technical, required, usable, need.spare),
+        technical.gpu.memory_source,
     )
 
 
@@ -72,17 +73,16 @@ def placement(technical: Technical) -> Judged:
     if technical.refusal is not None:
         reason = technical.refusal
         return Judged("placement", EXCLUDED, lambda: reason)
-    sizes = technical.placement
-    if sizes.gpus > 1 and not technical.model_known:
+    if technical.layout_status == CONFIRM:
         return Judged("placement", CONFIRM, lambda: "only a parameter count is known: heads and layers may not divide")
-    used, there = sizes.gpus, technical.gpus
+    used, there = technical.placement.gpus, technical.gpus
     idle = f", {there - used} of {there} GPUs idle" if used < there else ""
     return Judged("placement", MET, lambda: f"one GPU{idle}" if used == 1 else f"heads, layers and groups divide{idle}")
 
 
 def engine(gpu: Gpu, need: Need) -> Judged:
     """Whether the engine or framework runs on this accelerator."""
-    where, who = runs(need.engine, need.framework), need.engine or need.framework or "this card"
+    where, who = runs(need.engine, need.framework), need.engine or need.framework or "no engine is stated; PyTorch"
     have, least = capability(gpu.compute_capability), capability(where.minimum_compute_capability)
     if have is not None and least is not None and have < least:
         return Judged(
@@ -157,7 +157,7 @@ def workload(need: Need) -> Judged | None:
     """Whether the card says what is to run."""
     if need.serving is not None or need.training is not None:
         return None
-    words = "neither serving nor training stated: context, concurrency and compatibility are open, only the reserve stands for them"
+    words = "neither serving nor training stated: context, concurrency and compatibility are open, a reserve stands for them"
     return Judged("workload", CONFIRM, lambda: words, "request")
 
 
@@ -390,10 +390,6 @@ def of_both(technical: Technical, order: Order, need: Need) -> Iterator[Judged]:
         throughput(technical, order, need),
     )
     return (j for j in found if j is not None)
-
-
-def _compared(required: Amount, usable: int) -> int:
-    return MET if required.high <= usable else EXCLUDED if required.low > usable else CONFIRM
 
 
 def _band(amount: Amount) -> str:

@@ -23,6 +23,7 @@ from tonnage.fit.technical import Technical, Variant, choices, estimated, shardi
 from tonnage.spec.card import Placement, SizingCard
 from tonnage.spec.facts import Gpu
 from tonnage.spec.fit import Evidence, FitRequest
+from tonnage.spec.hub import Fetch
 
 EstimateKey = tuple[str, int, Placement, str | None, int]
 
@@ -65,7 +66,7 @@ class Search:
         self._estimates: dict[EstimateKey, Technical] = {}
         self._best: dict[tuple[str, int, int, int, int], Technical] = {}
         self._technical_judged: dict[int, tuple[Judged, ...]] = {}
-        self.packages = in_scope(catalog, need)
+        self.packages, self.apart = in_scope(catalog, need)
         self.evidence = _by_requirement(need.request.evidence)
 
     @property
@@ -85,7 +86,7 @@ class Search:
                     if settled[number]:
                         continue
                     one = self.one(order, number, bill, ordered)
-                    settled[number] = one.technical.verdict == MET and one.technical.refusal is None
+                    settled[number] = one.technical.verdict == MET and one.technical.layout_status == MET
                     found.append(one)
         return found
 
@@ -122,8 +123,8 @@ class Search:
                 one = self.technical(gpu, gpus, placement, sharding, number)
                 if best is None or one.preference < best.preference:
                     best = one
-                if one.verdict == MET and one.refusal is None:
-                    return one if best is None or one.preference <= best.preference else best
+                if one.verdict == MET and one.layout_status == MET:
+                    return best
         if best is None:
             best = Technical(variant, gpu, gpus, Placement(tensor_parallel_size=gpus))
             best.refusal = why_refused(variant, gpus, self.need)
@@ -134,7 +135,9 @@ class Search:
         key = (gpu.id, gpu.memory_usable_bytes, placement, sharding, number)
         held = self._estimates.get(key)
         if held is None:
-            held = self._estimates[key] = estimated(self.variants[number], gpu, gpus, placement, sharding)
+            held = self._estimates[key] = estimated(
+                self.variants[number], gpu, gpus, placement, sharding=sharding, spare=self.need.spare
+            )
         if held.gpus == gpus:
             return held
         other = Technical(held.variant, gpu, gpus, placement)
@@ -144,14 +147,9 @@ class Search:
         return other
 
     def _bill(self, order: Order) -> Bill | None:
-        need, allow = self.need, self.need.allow
+        need = self.need
         return cheapest(
-            order.package.offers,
-            hosts=order.hosts,
-            hours=need.hours,
-            currency=need.currency,
-            spot=allow.spot,
-            marketplace=allow.marketplace,
+            order.package.offers, hosts=order.hosts, hours=need.hours, currency=need.currency, apart=need.kinds_apart
         )
 
     def _of_technical(self, technical: Technical) -> tuple[Judged, ...]:
@@ -168,7 +166,7 @@ class Search:
         return judged
 
 
-def variants_of(catalog: Catalog, request: FitRequest) -> tuple[Variant, ...]:
+def variants_of(catalog: Catalog, request: FitRequest, fetch: Fetch | None = None) -> tuple[Variant, ...]:
     """
     The formats and cache types a request allows, each resolved once.
 
@@ -177,7 +175,9 @@ def variants_of(catalog: Catalog, request: FitRequest) -> tuple[Variant, ...]:
     """
     formats: Iterable[str | None] = request.offer.allow.weight_formats or (None,)
     kv_dtypes: Iterable[str | None] = (request.offer.allow.kv_cache_dtypes or (None,)) if request.serving else (None,)
-    return tuple(_variant(catalog, request, f, k) for f in dict.fromkeys(formats) for k in dict.fromkeys(kv_dtypes))
+    return tuple(
+        _variant(catalog, request, f, k, fetch) for f in dict.fromkeys(formats) for k in dict.fromkeys(kv_dtypes)
+    )
 
 
 def bare_card(request: FitRequest) -> SizingCard:
@@ -194,7 +194,9 @@ def bare_card(request: FitRequest) -> SizingCard:
     )
 
 
-def _variant(catalog: Catalog, request: FitRequest, weight_format: str | None, kv_dtype: str | None) -> Variant:
+def _variant(
+    catalog: Catalog, request: FitRequest, weight_format: str | None, kv_dtype: str | None, fetch: Fetch | None
+) -> Variant:
     card = bare_card(request)
     if weight_format is not None and weight_format != card.weights.format:
         known = catalog.formats.get(weight_format, "/offer/allow/weight_formats").id
@@ -202,7 +204,7 @@ def _variant(catalog: Catalog, request: FitRequest, weight_format: str | None, k
     if kv_dtype is not None and card.serving is not None:
         catalog.kv_formats.get(kv_dtype, "/offer/allow/kv_cache_dtypes")
         card = replace(card, serving=replace(card.serving, kv_cache_dtype=kv_dtype))
-    return Variant(resolve(catalog, card), kv_dtype)
+    return Variant(resolve(catalog, card, fetch=fetch), kv_dtype)
 
 
 def _by_requirement(evidence: Iterable[Evidence]) -> dict[str, tuple[Evidence, ...]]:

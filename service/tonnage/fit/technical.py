@@ -6,7 +6,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from tonnage.errors import ContradictoryWorkload
-from tonnage.estimate.assemble import Judgement, account_of, assemble, judge, verdict
+from tonnage.estimate.assemble import Judgement, account_of, assemble, compare, judge, verdict
 from tonnage.estimate.placement import layouts, refusal
 from tonnage.evidence.reconcile import reconciled
 from tonnage.fit.need import Need
@@ -76,12 +76,22 @@ class Technical:
         return -(2**62) if self.required is None else self.gpu.memory_usable_bytes - self.required.expected
 
     @property
+    def layout_status(self) -> int:
+        """0: the layout runs; 1: with only a parameter count nobody knows what divides; 2: refused."""
+        if self.refusal is not None:
+            return 2
+        cut = self.placement.tensor_parallel_size > 1 or self.placement.pipeline_parallel_size > 1
+        return int(cut and not self.model_known)
+
+    @property
     def preference(self) -> tuple[int, int, int]:
         """Best first: status, then GPUs left idle, then headroom."""
-        return (2 if self.refusal is not None else self.verdict, self.gpus - self.placement.gpus, -self.headroom)
+        return (max(self.verdict, self.layout_status), self.gpus - self.placement.gpus, -self.headroom)
 
 
-def estimated(variant: Variant, gpu: Gpu, gpus: int, placement: Placement, sharding: str | None = None) -> Technical:
+def estimated(
+    variant: Variant, gpu: Gpu, gpus: int, placement: Placement, *, sharding: str | None = None, spare: float = 0.0
+) -> Technical:
     """
     One estimate.
 
@@ -91,6 +101,7 @@ def estimated(variant: Variant, gpu: Gpu, gpus: int, placement: Placement, shard
         gpus: GPUs of the order. [unitless]
         placement: Layout over some or all of them.
         sharding: Sharding of a training card that leaves it open; None: the framework's own default.
+        spare: Part of the usable memory that must stay free. [fraction]
 
     Returns:
         Judged memory; a card that contradicts the layout is a refusal, not an error.
@@ -110,6 +121,9 @@ def estimated(variant: Variant, gpu: Gpu, gpus: int, placement: Placement, shard
     technical.account, technical.judgement, technical.findings = account, judgement, account.findings
     technical.required = judgement.required
     technical.verdict = VERDICT_ORDER[verdict(judgement, gpu.memory_usable_bytes, account.findings)]
+    if spare:
+        left = gpu.memory_usable_bytes - int(gpu.memory_usable_bytes * spare)
+        technical.verdict = max(technical.verdict, VERDICT_ORDER[compare(judgement.required, left)])
     if account.host is not None:
         technical.host, technical.disk = account.host.memory, account.host.disk_bytes
     if workload.measurements:

@@ -137,7 +137,7 @@ def _fit_head(answer: FitAnswer) -> list[str]:
     return [
         f"{clean(answer.model.id or answer.model.family)}: {answer.model.parameters.total:,} parameters",
         f"selected   {_one_line(chosen) if chosen else 'nothing: no candidate has every requirement met'}",
-        f"looked at  {found.candidates} candidates of {found.skus} packages: {counts}",
+        f"looked at  {found.candidates} candidates of {found.skus} packages: {counts}; {found.apart} packages apart",
     ]
 
 

@@ -96,7 +96,8 @@ class Allow(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     cpu_offload: bool = False
     spot: bool = False
     """Interruptible prices count as the price of an order; otherwise they are only shown beside it."""
-    marketplace: bool = True
+    marketplace: bool = False
+    """Packages that only a marketplace of private hosts offers take part; naming them in `skus` or `providers` does too."""
     weight_formats: Annotated[list[Name], Meta(min_length=1, max_length=16)] | None = None
     """Formats to try beside each other; None: only that of the card."""
     kv_cache_dtypes: Annotated[list[Name], Meta(min_length=1, max_length=8)] | None = None
@@ -290,6 +291,8 @@ class Candidate(Struct, frozen=True, kw_only=True):
     missing: tuple[str, ...]
     """Requirements that still need confirmation."""
     region: str | None = None
+    sharding: str | None = None
+    """Sharding the search chose where the training card leaves it open."""
     why: str | None = None
     """Why it stands before the next."""
     maximum: Maximum | None = None
@@ -327,6 +330,8 @@ class Considered(Struct, frozen=True, kw_only=True):
     """How far the search went. [unitless]"""
 
     skus: int
+    apart: int
+    """Packages left aside: offered only as spot or on a marketplace."""
     candidates: int
     estimates: int
     met: int
