@@ -178,7 +178,9 @@ def as_problem(error: Exception) -> problems.ProblemError:
         return problems.of_sizing_error(error)
     if isinstance(error, TimeoutError):
         return problems.ProblemError(
-            problems.DEADLINE, "the request did not finish in time", headers=[(b"retry-after", b"1")]
+            problems.DEADLINE,
+            "the request did not finish in time",
+            headers=[(b"retry-after", b"1"), (b"connection", b"close")],
         )
     status = getattr(error, "status_code", 500)
     kind = problems.BY_STATUS.get(status, problems.INTERNAL)

@@ -58,6 +58,7 @@ MISSING_FACT = Kind("missing-fact", "A required fact is neither in the request n
 UNSUPPORTED = Kind("unsupported", "This version has no law for the question", 422)
 SOURCE_DISABLED = Kind("source-disabled", "The remote source of facts is switched off", 422)
 RATE_LIMITED = Kind("rate-limited", "Too many requests", 429)
+HEAD_TOO_LARGE = Kind("head-too-large", "The request head is too large", 431)
 INTERNAL = Kind("internal-error", "The service failed", 500)
 SOURCE_UNAVAILABLE = Kind("source-unavailable", "A remote source of facts does not answer", 503)
 OVERLOADED = Kind("overloaded", "The service is busy", 503)
