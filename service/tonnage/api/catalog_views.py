@@ -17,30 +17,13 @@ from msgspec import Struct
 from tonnage.api.law_book import Law, law_book
 from tonnage.api.query import refusal, unknown, value_of
 from tonnage.catalog import Catalog
+from tonnage.catalog.listing import ModelEntry, ModelRow, model_entry, model_row
 from tonnage.errors import UnknownName
 from tonnage.spec.engine import Profile
-from tonnage.spec.facts import Gpu, KvFormat, ModelFacts, Optimizer, Package, WeightFormat
+from tonnage.spec.facts import Gpu, KvFormat, Optimizer, Package, WeightFormat
 
 MAX_LIMIT = 500
 DEFAULT_LIMIT = 100
-
-
-class ModelRow(Struct, frozen=True, kw_only=True):
-    """A model as lists show it; its entry has the whole config."""
-
-    id: str
-    family: str
-    model_type: str | None
-    architectures: tuple[str, ...]
-    parameters_total: int
-    parameters_active: int | None
-    max_position_embeddings: int | None
-    licence: str | None
-    trust: str
-    aliases: tuple[str, ...]
-    same_architecture: tuple[str, ...]
-    source: str
-    as_of: str | None
 
 
 class EngineRow(Struct, frozen=True, kw_only=True):
@@ -53,15 +36,6 @@ class EngineRow(Struct, frozen=True, kw_only=True):
     releases: tuple[str, ...]
     aliases: tuple[str, ...]
     source: str
-
-
-def _model_row(model: ModelFacts) -> ModelRow:
-    text = model.config.get("text_config") or model.config
-    return ModelRow(
-        model_type=model.config.get("model_type"),
-        max_position_embeddings=text.get("max_position_embeddings"),
-        **{name: getattr(model, name) for name in ModelRow.__struct_fields__ if name in ModelFacts.__struct_fields__},
-    )
 
 
 def _engine_row(profile: Profile) -> EngineRow:
@@ -84,13 +58,15 @@ class Collection(Struct, frozen=True, kw_only=True):
     """Struct of one line of the list."""
     records: Callable[[Catalog], Iterable[Any]]
     to_row: Callable[[Any], Any] = _itself
+    to_entry: Callable[[Catalog, Any], Any] = lambda _, record: record
 
 
 COLLECTIONS: dict[str, Collection] = {
     collection.name: collection
     for collection in (
         Collection(
-            name="models", summary="Models", entry=ModelFacts, row=ModelRow, records=lambda c: c.models, to_row=_model_row
+            name="models", summary="Models", entry=ModelEntry, row=ModelRow, records=lambda c: c.models, to_row=model_row,
+            to_entry=model_entry,
         ),
         Collection(name="gpus", summary="GPUs", entry=Gpu, row=Gpu, records=lambda c: c.gpus),
         Collection(name="skus", summary="Packages one can order", entry=Package, row=Package, records=lambda c: c.packages),
@@ -131,7 +107,7 @@ def entry_of(collection: Collection, catalog: Catalog, name: str) -> Any:
     """
     records = collection.records(catalog)
     if hasattr(records, "get"):
-        return records.get(name)
+        return collection.to_entry(catalog, records.get(name))
     by_id = {record.id: record for record in records}
     if name not in by_id:
         raise UnknownName(collection.name.removesuffix("s"), name, by_id)
