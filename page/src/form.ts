@@ -1,0 +1,94 @@
+// The card as a form: which fields matter for which workload, and the card they make.
+import { el } from "./dom.js";
+import { t, type Key } from "./strings.js";
+import type { Card } from "./types.js";
+
+export type Mode = "serving" | "training" | "plain";
+export interface State { mode: Mode; values: Record<string, string> }
+
+interface Field { name: string; label: Key; modes: Mode[]; kind: "text" | "number" | "select" | "list"; options?: string[]; list?: string; when?: (v: Record<string, string>) => boolean; min?: number; step?: string }
+
+const ENGINES = ["vllm", "sglang", "llama.cpp", "ollama", "transformers", "tensorrt-llm", "tgi", "mlx"];
+const FRAMEWORKS = ["transformers", "trl", "peft", "torchtune", "torchtitan", "litgpt", "axolotl", "llama-factory", "ms-swift", "unsloth", "deepspeed", "megatron"];
+const adapter = (v: Record<string, string>) => ["lora", "qlora", "dora"].includes(v.method ?? "lora");
+const FIELDS: Field[] = [
+  { name: "engine", label: "engine", modes: ["serving"], kind: "select", options: ENGINES },
+  { name: "engine_version", label: "version", modes: ["serving"], kind: "text" },
+  { name: "max_model_len", label: "context", modes: ["serving"], kind: "number", min: 1 },
+  { name: "concurrency", label: "concurrency", modes: ["serving"], kind: "number", min: 1 },
+  { name: "kv_cache_dtype", label: "kvType", modes: ["serving"], kind: "select", options: ["", "fp8", "q8_0", "q4_0"] },
+  { name: "gpu_memory_utilization", label: "utilization", modes: ["serving"], kind: "number", min: 0.05, step: "0.01", when: (v) => ["vllm", "sglang", "tgi", "tensorrt-llm"].includes(v.engine ?? "vllm") },
+  { name: "framework", label: "framework", modes: ["training"], kind: "select", options: FRAMEWORKS },
+  { name: "method", label: "method", modes: ["training"], kind: "select", options: ["lora", "qlora", "dora", "full"] },
+  { name: "rank", label: "rank", modes: ["training"], kind: "number", min: 1, when: adapter },
+  { name: "micro_batch_size", label: "microBatch", modes: ["training"], kind: "number", min: 1 },
+  { name: "sequence_length", label: "sequence", modes: ["training"], kind: "number", min: 1 },
+  { name: "gradient_checkpointing", label: "checkpointing", modes: ["training"], kind: "select", options: ["", "none", "selective", "full"] },
+  { name: "optimizer", label: "optimizer", modes: ["training"], kind: "list", list: "optimizers" },
+  { name: "sharding", label: "sharding", modes: ["training"], kind: "select", options: ["", "none", "ddp", "zero1", "zero2", "zero3", "fsdp"] },
+  { name: "data_parallel_size", label: "dataParallel", modes: ["training"], kind: "number", min: 1, when: (v) => !["", "none"].includes(v.sharding ?? "") },
+  { name: "weights_format", label: "format", modes: ["serving", "training", "plain"], kind: "list", list: "formats" },
+  { name: "gpu", label: "gpu", modes: ["serving", "training", "plain"], kind: "list", list: "gpus" },
+  { name: "tensor_parallel_size", label: "gpus", modes: ["serving", "training", "plain"], kind: "number", min: 1 },
+  { name: "reserve", label: "reserve", modes: ["plain", "serving", "training"], kind: "text" },
+];
+const NUMBERS = new Set(FIELDS.filter((f) => f.kind === "number").map((f) => f.name));
+const SERVING = ["engine", "engine_version", "max_model_len", "concurrency", "kv_cache_dtype", "gpu_memory_utilization"];
+const TRAINING = ["framework", "method", "micro_batch_size", "sequence_length", "gradient_checkpointing", "optimizer", "sharding"];
+const PLACEMENT = ["gpu", "tensor_parallel_size"];
+
+export const FIRST: State = { mode: "serving", values: { model: "meta-llama/Llama-3.1-8B-Instruct", engine: "vllm", max_model_len: "8192", concurrency: "16", gpu: "l40s" } };
+
+function taken(state: State, keys: string[]): Record<string, unknown> {
+  const out: Record<string, unknown> = {};
+  for (const key of keys) {
+    const value = state.values[key];
+    const field = FIELDS.find((f) => f.name === key);
+    if (value === undefined || value === "" || (field?.when && !field.when(state.values))) continue;
+    out[key] = NUMBERS.has(key) ? Number(value) : value;
+  }
+  return out;
+}
+export function cardOf(state: State): Card {
+  const v = state.values;
+  const card: Card = { model: v.config?.trim() ? { config: JSON.parse(v.config) as unknown } : v.model };
+  if (v.weights_format) card.weights = { format: v.weights_format };
+  if (state.mode === "serving") card.serving = { engine: "vllm", ...taken(state, SERVING) };
+  if (state.mode === "training") {
+    const training: Record<string, unknown> = { framework: "transformers", method: "lora", ...taken(state, TRAINING) };
+    if (adapter(v) && v.rank) training.lora = { rank: Number(v.rank) };
+    card.training = training;
+  }
+  const placement = { ...taken(state, PLACEMENT), ...(state.mode === "training" ? taken(state, ["data_parallel_size"]) : {}) };
+  if (Object.keys(placement).length) card.placement = placement;
+  if (v.reserve) card.reserve = v.reserve;
+  return card;
+}
+
+export function form(state: State, changed: (redraw: boolean) => void): HTMLElement {
+  const set = (name: string, redraw = false) => (e: Event) => {
+    state.values[name] = (e.target as HTMLInputElement).value;
+    changed(redraw);
+  };
+  const modes = el("fieldset", { class: "modes" }, el("legend", {}, t("mode")),
+    ...(["serving", "training", "plain"] as Mode[]).map((mode) => el("label", {},
+      el("input", { type: "radio", name: "mode", value: mode, checked: state.mode === mode, change: () => { state.mode = mode; changed(true); } }), el("span", {}, t(mode)))));
+  const model = el("div", { class: "field wide" }, el("label", { for: "f-model" }, t("model")),
+    el("input", { id: "f-model", list: "models", value: state.values.model ?? "", autocomplete: "off", spellcheck: "false", input: set("model"), "aria-describedby": "model-hint" }),
+    el("small", { id: "model-hint" }, t("modelHint")),
+    el("details", { open: Boolean(state.values.config) }, el("summary", {}, t("config")),
+      el("textarea", { id: "f-config", rows: "5", spellcheck: "false", "aria-label": t("configHint"), input: set("config") }, state.values.config ?? "")));
+  const fields = FIELDS.filter((f) => f.modes.includes(state.mode) && (!f.when || f.when(state.values))).map((f) => one(f, state, set));
+  return el("form", { class: "card", submit: (e) => e.preventDefault() }, model, modes, el("div", { class: "fields" }, ...fields));
+}
+function one(f: Field, state: State, set: (name: string, redraw?: boolean) => (e: Event) => void): HTMLElement {
+  const id = `f-${f.name}`;
+  const value = state.values[f.name] ?? "";
+  const redraw = ["engine", "method", "sharding"].includes(f.name);
+  const input = f.kind === "select"
+    ? el("select", { id, change: set(f.name, redraw) }, ...f.options!.map((o) => el("option", { value: o, selected: o === value }, o || t("defaults"))))
+    : el("input", { id, value, type: f.kind === "number" ? "number" : "text", input: set(f.name), autocomplete: "off",
+        ...(f.min !== undefined ? { min: String(f.min) } : {}), ...(f.step ? { step: f.step } : {}), ...(f.list ? { list: f.list } : {}),
+        placeholder: f.name === "weights_format" ? t("asStored") : f.name === "reserve" ? "6 GiB" : f.kind === "number" || f.kind === "text" ? t("defaults") : "" });
+  return el("div", { class: "field" }, el("label", { for: id }, t(f.label)), input);
+}
