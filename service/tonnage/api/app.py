@@ -10,7 +10,7 @@ from litestar import Litestar, Request
 
 from tonnage.adapters.redis_cache import TwoLevelCache
 from tonnage.adapters.redis_link import LinkSettings, RedisLink
-from tonnage.api import catalog, documents, estimate, fit, health
+from tonnage.api import catalog, documents, estimate, fit, front, health
 from tonnage.api.answers import Answer, allowed_methods, problem_answer
 from tonnage.api.context import Lifecycle, Runtime
 from tonnage.api.envelope import ANY_METHOD, Envelope, as_problem
@@ -30,6 +30,7 @@ HANDLERS: list[Any] = [
     health.readyz,
     health.metrics,
     *documents.HANDLERS,
+    *front.HANDLERS,
 ]
 
 

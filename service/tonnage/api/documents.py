@@ -14,7 +14,7 @@ from tonnage.api.context import context_of
 from tonnage.api.problems import KINDS, NOT_FOUND, ProblemError
 from tonnage.api.query import parameters, refuse_parameters
 
-_PAGE_POLICY = (
+PAGE_POLICY = (
     b"content-security-policy",
     b"; ".join(
         (
@@ -30,7 +30,7 @@ _PAGE_POLICY = (
     ),
 )
 ASSETS = {"docs.js": b"text/javascript; charset=utf-8", "docs.css": b"text/css; charset=utf-8"}
-_MAX_AGE = 300
+MAX_AGE = 300
 
 
 class ProblemKind(Struct, frozen=True):
@@ -52,7 +52,7 @@ async def openapi(request: Request[Any, Any, Any]) -> Answer:
     """OpenAPI 3.1 description."""
     context = context_of(request)
     refuse_parameters(parameters(context.query))
-    return context.cacheable(Answer(openapi_bytes()), _hash(openapi_bytes()), _MAX_AGE)
+    return context.cacheable(Answer(openapi_bytes()), fingerprint(openapi_bytes()), MAX_AGE)
 
 
 @get("/docs")
@@ -60,8 +60,8 @@ async def docs(request: Request[Any, Any, Any]) -> Answer:
     """The description as a page."""
     context = context_of(request)
     refuse_parameters(parameters(context.query))
-    answer = Answer(_asset("docs.html"), b"text/html; charset=utf-8").with_headers(_PAGE_POLICY)
-    return context.cacheable(answer, _hash(answer.body), _MAX_AGE)
+    answer = Answer(asset("docs.html"), b"text/html; charset=utf-8").with_headers(PAGE_POLICY)
+    return context.cacheable(answer, fingerprint(answer.body), MAX_AGE)
 
 
 @get("/docs/{asset:str}")
@@ -72,7 +72,7 @@ async def docs_asset(request: Request[Any, Any, Any]) -> Answer:
     name = request.path_params["asset"]
     if name not in ASSETS:
         raise ProblemError(NOT_FOUND, f"the page has {', '.join(ASSETS)}")
-    return context.cacheable(Answer(_asset(name), ASSETS[name]), _hash(_asset(name)), _MAX_AGE)
+    return context.cacheable(Answer(asset(name), ASSETS[name]), fingerprint(asset(name)), MAX_AGE)
 
 
 @get("/problems")
@@ -81,7 +81,7 @@ async def problem_kinds(request: Request[Any, Any, Any]) -> Answer:
     context = context_of(request)
     refuse_parameters(parameters(context.query))
     body = msgspec.json.encode(ProblemKinds([_kind(slug) for slug in KINDS]))
-    return context.cacheable(Answer(body), _hash(body), _MAX_AGE)
+    return context.cacheable(Answer(body), fingerprint(body), MAX_AGE)
 
 
 @get("/problems/{slug:str}")
@@ -93,7 +93,7 @@ async def problem_kind(request: Request[Any, Any, Any]) -> Answer:
     if slug not in KINDS:
         raise ProblemError(NOT_FOUND, f"problems are {', '.join(KINDS)}")
     body = msgspec.json.encode(_kind(slug))
-    return context.cacheable(Answer(body), _hash(body), _MAX_AGE)
+    return context.cacheable(Answer(body), fingerprint(body), MAX_AGE)
 
 
 HANDLERS: list[Any] = [openapi, docs, docs_asset, problem_kinds, problem_kind]
@@ -104,7 +104,8 @@ def _kind(slug: str) -> ProblemKind:
     return ProblemKind(f"/problems/{slug}", kind.title, kind.status)
 
 
-def _hash(body: bytes) -> str:
+def fingerprint(body: bytes) -> str:
+    """Entity tag of a document."""
     return hashlib.sha256(body).hexdigest()
 
 
@@ -117,5 +118,6 @@ def openapi_bytes() -> bytes:
 
 
 @cache
-def _asset(name: str) -> bytes:
+def asset(name: str) -> bytes:
+    """A file of the package's page folder. [bytes]"""
     return (resources.files("tonnage.api") / "page" / name).read_bytes()

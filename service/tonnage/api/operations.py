@@ -10,6 +10,7 @@ from tonnage.api.catalog import ENTRY_OFFERS, LIST_OFFERS, CatalogIndex
 from tonnage.api.catalog_views import COLLECTIONS, DEFAULT_LIMIT, MAX_LIMIT, Collection, filters, sortable
 from tonnage.api.documents import ASSETS, ProblemKind, ProblemKinds
 from tonnage.api.examples import ESTIMATES, FITS
+from tonnage.api.front import FRONT_OFFERS, PAGE_ASSETS, Directory
 from tonnage.api.health import Alive, Readiness
 from tonnage.api.negotiation import JSON
 from tonnage.api.problems import KINDS
@@ -148,6 +149,15 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("GET", "/readyz", "operations", "Requests are welcome", (422,), answer=Readiness),
     Operation("GET", "/metrics", "operations", "Metrics for Prometheus", (422,), media_types=("text/plain",)),
     Operation("GET", "/openapi.json", "documents", "This document", (422,), answer=dict[str, Any], cacheable=True),
+    Operation(
+        "GET", "/", "documents", "The front page for browsers, links for programs", (406, 422), answer=Directory,
+        media_types=FRONT_OFFERS, cacheable=True,
+    ),
+    Operation(
+        "GET", "/page/{asset}", "documents", "Scripts and style of the front page", (404, 422), cacheable=True,
+        media_types=("text/javascript", "text/css"),
+        parameters=(Parameter("asset", {"type": "string", "enum": sorted(PAGE_ASSETS)}, "File.", "path", required=True),),
+    ),
     Operation("GET", "/docs", "documents", "This document for people", (422,), media_types=("text/html",), cacheable=True),
     Operation(
         "GET", "/docs/{asset}", "documents", "Script and style of that page", (404, 422), cacheable=True,
