@@ -1,8 +1,8 @@
 """Caches against what vLLM's cache specs and Hugging Face's caches hold."""
 
 import pytest
-
 from tests.estimate.stock import BF16, FORMATS, KV_FORMATS, LLAMA_8B, LLAMA_70B, golden, model
+
 from tonnage.estimate import caches
 
 META = golden("vllm_meta_device.json")["cases"]

@@ -1,8 +1,8 @@
 """Weights against what libraries really build: per rank, per stage, per format, to the byte."""
 
 import pytest
-
 from tests.estimate.stock import FORMATS, LLAMA_8B, LLAMA_70B, golden, model
+
 from tonnage.architecture import count_only
 from tonnage.errors import ContradictoryWorkload
 from tonnage.estimate.weights import WeightRules, disk_bytes, stage_weights

@@ -36,8 +36,18 @@ def load_fake_cuda():
     source, library = HERE / "fake_cuda.cpp", HERE / "build" / "libfake_cuda.so"
     if not library.exists() or library.stat().st_mtime < source.stat().st_mtime:
         library.parent.mkdir(exist_ok=True)
-        flags = ["-std=c++20", "-O1", "-shared", "-fPIC", f"-I{root}/include", f"-L{root}/lib", f"-Wl,-rpath,{root}/lib"]
-        subprocess.run(["g++", *flags, str(source), "-Wl,--no-as-needed", "-ltorch_cpu", "-lc10", "-o", str(library)], check=True)
+        flags = [
+            "-std=c++20",
+            "-O1",
+            "-shared",
+            "-fPIC",
+            f"-I{root}/include",
+            f"-L{root}/lib",
+            f"-Wl,-rpath,{root}/lib",
+        ]
+        subprocess.run(
+            ["g++", *flags, str(source), "-Wl,--no-as-needed", "-ltorch_cpu", "-lc10", "-o", str(library)], check=True
+        )
     ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
 
 
@@ -315,7 +325,9 @@ def quantize(model, run):
     for name, linear in list(model.named_modules()):
         if not isinstance(linear, torch.nn.Linear) or "lm_head" in name:
             continue
-        module = FourBitLinear(linear, double_quantized=double, compute_dtype=DTYPES[training.get("compute_dtype", "bf16")])
+        module = FourBitLinear(
+            linear, double_quantized=double, compute_dtype=DTYPES[training.get("compute_dtype", "bf16")]
+        )
         if name.rpartition(".")[2] in lora["target_modules"]:
             module = FourBitLora(module, lora["rank"], lora.get("dropout", 0.0), DTYPES[lora.get("dtype", "fp32")])
         replace(model, name, module)
@@ -358,7 +370,11 @@ def optimizer_of(training, parameters):
 
 
 def bytes_of(tensors):
-    storages = {id(t.untyped_storage()): t.untyped_storage().nbytes() for t in tensors if t is not None and t.device.type == "cuda"}
+    storages = {
+        id(t.untyped_storage()): t.untyped_storage().nbytes()
+        for t in tensors
+        if t is not None and t.device.type == "cuda"
+    }
     return sum(rounded(size) for size in storages.values())
 
 
@@ -439,7 +455,11 @@ def record(path):
     import transformers  # noqa: F401
     from training_matrix import RUNS
 
-    done = {json.dumps(json.loads(line)["run"], sort_keys=True) for line in path.read_text().splitlines()} if path.exists() else set()
+    done = (
+        {json.dumps(json.loads(line)["run"], sort_keys=True) for line in path.read_text().splitlines()}
+        if path.exists()
+        else set()
+    )
     for run in RUNS:
         if json.dumps(run, sort_keys=True) not in done:
             with path.open("a") as out:

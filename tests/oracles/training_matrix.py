@@ -90,7 +90,13 @@ TARGETS = {
     "qwen3-next": ATTENTION, "mamba2": ["in_proj", "out_proj"],
 }  # fmt: skip
 
-FULL = {"method": "full", "weight_dtype": "bf16", "compute_dtype": "bf16", "optimizer": "adamw", "optimizer_implementation": "fused"}
+FULL = {
+    "method": "full",
+    "weight_dtype": "bf16",
+    "compute_dtype": "bf16",
+    "optimizer": "adamw",
+    "optimizer_implementation": "fused",
+}
 CHECKPOINTED = {"gradient_checkpointing": "full"}
 
 
@@ -98,7 +104,10 @@ def run(family, batch, length, *, layers=None, beside=None, lora=None, **trainin
     config = FAMILIES[family] if layers is None else FAMILIES[family] | {"num_hidden_layers": layers}
     card = FULL | {"micro_batch_size": batch, "sequence_length": length} | training
     if lora is not None:
-        card |= {"method": training.get("method", "lora"), "lora": {"rank": 16, "target_modules": TARGETS.get(family, LINEARS)} | lora}
+        card |= {
+            "method": training.get("method", "lora"),
+            "lora": {"rank": 16, "target_modules": TARGETS.get(family, LINEARS)} | lora,
+        }
     return {"family": family, "config": config, "training": card} | (beside or {})
 
 
@@ -137,7 +146,14 @@ BREADTH = [
     run(family, 2, 1024, **more)
     for family in FAMILIES
     if family not in {"qwen3-30b-a3b", "mixtral-8x7b", "gpt-oss-20b", "deepseek-v3", "qwen3-next", "mamba2"}
-    for more in ({}, CHECKPOINTED, AUTOCAST, {"lora": {}}, {"lora": {"dropout": 0.05}} | CHECKPOINTED, {"attn_implementation": "eager"})
+    for more in (
+        {},
+        CHECKPOINTED,
+        AUTOCAST,
+        {"lora": {}},
+        {"lora": {"dropout": 0.05}} | CHECKPOINTED,
+        {"attn_implementation": "eager"},
+    )
 ]
 
 MIXTURES = [
@@ -168,7 +184,15 @@ ODDS = [
     run("llama-2-7b", 4, 700, lora={"rank": 128}, **CHECKPOINTED),
     run("llama-3.1-8b", 2, 2048, lora={}, beside={"kbit_fp32": False}, **QLORA, **CHECKPOINTED),
     run("llama-3.1-8b", 2, 2048, lora={}, beside={"weights": "bnb-nf4"}, **QLORA),
-    run("llama-3.1-8b", 2, 2048, lora={"dtype": "bf16"}, beside={"kbit_fp32": False, "autocast": False}, **QLORA, **CHECKPOINTED),
+    run(
+        "llama-3.1-8b",
+        2,
+        2048,
+        lora={"dtype": "bf16"},
+        beside={"kbit_fp32": False, "autocast": False},
+        **QLORA,
+        **CHECKPOINTED,
+    ),
 ]
 
 RUNS = [*DEEP[:2], *CORE, *ODDS, *BREADTH, *MIXTURES, *LONG, *DEEP[2:]]

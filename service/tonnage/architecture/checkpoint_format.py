@@ -50,8 +50,9 @@ def _fp8(config: Config) -> str | None:
 
 
 def _grouped(prefix: str, bits: Any, group_size: Any, suffix: str = "") -> str:
-    group = "channel" if group_size in (None, 0, -1) else f"g{group_size}"
-    return f"{prefix}-w{bits}-{group}{suffix}"
+    if group_size in (None, 0, -1):
+        return f"{prefix}-w{bits}-channel"
+    return f"{prefix}-w{bits}-g{group_size}{suffix}"
 
 
 def _gptq(config: Config) -> str:
@@ -167,6 +168,34 @@ def _mlx(config: Config) -> str:
 
 def _aqlm(config: Config) -> str:
     return "aqlm-2bit-1x16" if config.get("num_codebooks", 1) == 1 else "aqlm-2bit-2x8"
+
+
+def gguf_format_of(file_type: int) -> str | None:
+    """
+    Format of a GGUF file by its `general.file_type`.
+
+    Args:
+        file_type: llama.cpp's number of the mix.
+
+    Returns:
+        Catalogue id such as "gguf-q4-k-m"; None for a number that no format stands for.
+    """
+    return _FILE_TYPES.get(file_type % _GUESSED)
+
+
+_GUESSED = 1024
+"""Added to the number when llama.cpp guessed it. [unitless]"""
+_FILE_TYPES = {
+    number: f"gguf-{name}"
+    for number, name in {
+        0: "f32", 1: "f16", 2: "q4-0", 3: "q4-1", 7: "q8-0", 8: "q5-0", 9: "q5-1", 10: "q2-k", 11: "q3-k-s",
+        12: "q3-k-m", 13: "q3-k-l", 14: "q4-k-s", 15: "q4-k-m", 16: "q5-k-s", 17: "q5-k-m", 18: "q6-k",
+        19: "iq2-xxs", 20: "iq2-xs", 21: "q2-k-s", 22: "iq3-xs", 23: "iq3-xxs", 24: "iq1-s", 25: "iq4-nl",
+        26: "iq3-s", 27: "iq3-m", 28: "iq2-s", 29: "iq2-m", 30: "iq4-xs", 31: "iq1-m", 32: "bf16", 36: "tq1-0",
+        37: "tq2-0", 38: "mxfp4",
+    }.items()
+}  # fmt: skip
+"""`llama_ftype` of ggml-org/llama.cpp@0c1e57098 include/llama.h."""
 
 
 _READERS: dict[str, Callable[[Config], str | None]] = {

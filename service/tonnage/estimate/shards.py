@@ -33,8 +33,10 @@ class WeightRules(Struct, frozen=True):
     """Intermediate side of expert matrices, per rank. [elements]"""
     without_zeros: frozenset[str] = frozenset()
     """Families of formats whose packed zeros and group index a repack drops (Marlin with symmetric GPTQ)."""
+    nests_scales: bool = False
+    """bitsandbytes formats are double-quantized whatever is stored (quantized while loading)."""
     nested_scales_expanded: bool = False
-    """bitsandbytes double quantization is undone at load: fp32 absmax."""
+    """bitsandbytes double quantization is undone after loading: fp32 absmax."""
     expert_values_multiple: int = 1
     """Columns of expert matrices in memory, their scales left as they are (Triton's layout for Hopper). [elements]"""
     merges: bool = False
@@ -178,7 +180,7 @@ def tensor_parts(tensor: Tensor, weight_format: WeightFormat, cut: Cut) -> tuple
         columns,
         weight_format,
         keeps_zeros=weight_format.family not in rules.without_zeros,
-        nested_expanded=rules.nested_scales_expanded,
+        nested_block=_nested_block(weight_format, rules),
     )
 
 
@@ -186,7 +188,7 @@ def matrix_bytes(rows: int, columns: int, weight_format: WeightFormat) -> int:
     """One matrix [rows, columns] as stored, with scales, zeros and what the format keeps per matrix. [bytes]"""
     beside = 0
     if weight_format.kind == "linear":
-        beside = _beside(rows, columns, weight_format, keeps_zeros=True, nested_expanded=False)
+        beside = _beside(rows, columns, weight_format, keeps_zeros=True, nested_block=weight_format.nested_block)
     return _values(rows, columns, weight_format) + beside
 
 
@@ -198,12 +200,22 @@ def _values(rows: int, columns: int, form: WeightFormat) -> int:
     return weights.blocks(elements=rows * columns, block_elements=form.block_elements, block_bytes=form.block_bytes)
 
 
-def _beside(rows: int, columns: int, form: WeightFormat, *, keeps_zeros: bool, nested_expanded: bool) -> int:
+def _nested_block(form: WeightFormat, rules: WeightRules) -> int | None:
+    if rules.nested_scales_expanded:
+        return None
+    return form.nested_block or (_NESTED_BLOCK if rules.nests_scales else None)
+
+
+_NESTED_BLOCK = 256
+"""Absmax values per second-level absmax in bitsandbytes. [values]"""
+
+
+def _beside(rows: int, columns: int, form: WeightFormat, *, keeps_zeros: bool, nested_block: int | None) -> int:
     if form.family == "bitsandbytes" and form.block_elements > 1:
         return weights.bitsandbytes_state(
             elements=rows * columns,
             block_size=form.group_size or 64,
-            nested_block=None if nested_expanded else form.nested_block,
+            nested_block=nested_block,
         )
     if form.block_shape is not None:
         return weights.tile_scales(
