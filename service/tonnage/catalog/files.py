@@ -5,6 +5,7 @@ A file holds tables of any kind (`[[gpu]]`, `[[package]]`, ...). A later layer's
 names of the earlier record with the same id, adds a new one, or takes one out (`withdrawn = true`).
 """
 
+import functools
 import hashlib
 import tomllib
 from collections.abc import Callable, Iterable, Sequence
@@ -76,7 +77,7 @@ def _read_file(layers: Layers, path: Path, name: str, *, overlay: bool) -> None:
     layers.digest.update(f"{name}\0{len(content)}\0".encode())
     layers.digest.update(content)
     try:
-        tables = tomllib.loads(content.decode())
+        tables = _parsed(content)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         layers.problems.append(f"{name}: {error}")
         return
@@ -89,6 +90,12 @@ def _read_file(layers: Layers, path: Path, name: str, *, overlay: bool) -> None:
             layers.problems.append(f"{name}: unknown table [{kind}]; known: {', '.join(f'[[{k}]]' for k in KINDS)}")
             continue
         _add_records(layers, kind, name, records, overlay=overlay)
+
+
+@functools.lru_cache(maxsize=256)
+def _parsed(content: bytes) -> Fields:
+    """Tables of a file; a reload parses only what changed, so nobody may change what this returns. [unitless]"""
+    return tomllib.loads(content.decode())
 
 
 def _is_array_of_tables(value: Any) -> bool:
@@ -111,12 +118,13 @@ def _add_records(layers: Layers, kind: str, name: str, records: list[dict[str, A
 
 
 def _merge(layers: Layers, known: dict[str, Record], record_id: str, record: Record, kind: str) -> None:
-    if record.fields.pop("withdrawn", False):
+    if record.fields.get("withdrawn", False):
         if known.pop(record_id, None) is None:
             layers.problems.append(f"{record.file}: {kind} {record_id!r} is withdrawn but was never there")
         return
     base = known.get(record_id)
-    known[record_id] = Record(record.file, {**(base.fields if base else {}), **record.fields})
+    fields = {key: value for key, value in record.fields.items() if key != "withdrawn"}
+    known[record_id] = Record(record.file, {**(base.fields if base else {}), **fields})
 
 
 def _area_of(name: str, tables: dict[str, Any]) -> str | None:
@@ -128,18 +136,19 @@ def _area_of(name: str, tables: dict[str, Any]) -> str | None:
 
 def _add_profile(layers: Layers, area: str, name: str, tables: dict[str, Any]) -> None:
     """Overlay releases replace those that begin with the same version; header fields replace header fields."""
-    profile_id = str(tables.pop(AREAS[area], None) or tables.get("id") or Path(name).stem)
+    profile_id = str(tables.get(AREAS[area]) or tables.get("id") or Path(name).stem)
     if not _is_array_of_tables(tables.get("release", [])):
         layers.problems.append(f"{name}: release must be an array of tables, [[release]]")
         return
-    releases = {str(r.get("since")): r for r in tables.pop("release", [])}
+    releases = {str(r.get("since")): r for r in tables.get("release", [])}
+    head = {key: value for key, value in tables.items() if key not in (AREAS[area], "release")}
     base = layers.profiles[area].get(profile_id)
     if base is not None:
         merged = {str(r.get("since")): r for r in base.fields["releases"]}
         for since, release in releases.items():
             merged[since] = {**merged.get(since, {}), **release}
-        tables, releases = {**base.fields, **tables}, merged
-    layers.profiles[area][profile_id] = Record(name, {**tables, "id": profile_id, "releases": list(releases.values())})
+        head, releases = {**base.fields, **head}, merged
+    layers.profiles[area][profile_id] = Record(name, {**head, "id": profile_id, "releases": list(releases.values())})
 
 
 def convert(
