@@ -159,7 +159,7 @@ def category_of(tensor: Tensor) -> str:
 
 
 def _mix_of(model: Model, file_type: WeightFormat) -> Mix:
-    layers = model.num_hidden_layers
+    layers = sum(group.count for group in model.layers)
     attention = next((g.layer.attention for g in model.layers if g.layer.attention), None)
     name = file_type.id.removeprefix("gguf-").replace("-", "_")
     return Mix(

@@ -106,7 +106,9 @@ def _add(sums: "list[_Sum]", stored: Stored, cut: "Cut") -> None:
 
 
 def stage_layers(model: Model, pipeline_parallel_size: int, rules: WeightRules) -> tuple[range, ...]:
-    """Decoder layers of every pipeline stage."""
+    """Decoder layers of every pipeline stage; a model of encoder layers alone is one stage without any."""
+    if model.num_hidden_layers == 0 and pipeline_parallel_size == 1:
+        return (range(0),)
     return sharding.layers_by_stage(
         num_layers=model.num_hidden_layers, pipeline_parallel_size=pipeline_parallel_size, surplus=rules.layer_surplus
     )
