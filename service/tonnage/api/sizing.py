@@ -10,10 +10,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from tonnage import estimate as estimate_package
+from tonnage import evidence
 from tonnage import fit as fit_package
 from tonnage.api.telemetry import Telemetry
-from tonnage.catalog import Catalog, resolve
+from tonnage.catalog import Catalog
 from tonnage.errors import Unsupported
 from tonnage.spec.card import SizingCard
 from tonnage.spec.report import Estimate
@@ -36,7 +36,7 @@ def sizing_of(catalog: Catalog) -> Sizing:
     """Questions bound to one catalogue."""
 
     def estimate(card: SizingCard) -> Estimate:
-        return estimate_package.estimate(resolve(catalog, card))
+        return evidence.estimate(catalog, card)
 
     def fit(request: Any) -> Any:
         if not hasattr(fit_package, "fit"):

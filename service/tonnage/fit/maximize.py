@@ -11,7 +11,7 @@ from tonnage.fit.technical import Technical
 from tonnage.spec.fit import Maximize, Maximum
 from tonnage.spec.report import VERDICT_ORDER, Verdict
 from tonnage.spec.workload import Workload
-from tonnage.units import format_size
+from tonnage.units import MILLION, format_size
 
 
 class Dial(NamedTuple):
@@ -23,7 +23,7 @@ class Dial(NamedTuple):
     step: int
 
 
-MOST_TOKENS, MOST_REQUESTS, MOST_BATCH = 1_048_576, 16_384, 4_096
+MOST_TOKENS, MOST_REQUESTS, MOST_BATCH = MILLION, 16_384, 4_096
 
 
 def maximum(technical: Technical, wanted: Maximize) -> Maximum | None:

@@ -22,15 +22,16 @@ from tonnage.spec.report import (
     Verdict,
     Versions,
 )
+from tonnage.units import BILLION, MILLION
 
 DURATION_PATTERN = r"^\d{1,6}(\.\d{1,3})? ?(hours?|h|days?|d|weeks?|w|months?)$(?!\n)"
 MONEY_PATTERN = r"^\d{1,12}(\.\d{1,6})? ?[A-Z]{3}$(?!\n)"
 RATE_PATTERN = r"^\d{1,15}(\.\d{1,9})? ?(B|KB|MB|GB|TB|KiB|MiB|GiB|TiB)/s$(?!\n)"
 DATE_PATTERN = r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])$(?!\n)"
 
-MAX_PRICE = Decimal(1_000_000_000)
+MAX_PRICE = Decimal(BILLION)
 
-Hours = Annotated[float, Meta(gt=0, le=1_000_000, description="hours")]
+Hours = Annotated[float, Meta(gt=0, le=MILLION, description="hours")]
 DurationText = Annotated[str, Meta(pattern=DURATION_PATTERN, max_length=30, description="3 days, 12 hours, 2 weeks")]
 Money = Annotated[str, Meta(pattern=MONEY_PATTERN, max_length=30, description="amount and currency: 500 USD")]
 RateText = Annotated[str, Meta(pattern=RATE_PATTERN, max_length=40, description="number with a unit: 2 TB/s")]
@@ -53,9 +54,9 @@ class InlineOffer(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     kind: OfferKind = "on-demand"
     currency: Currency = "USD"
     per: Literal["hour", "day", "month", "term"] = "hour"
-    term_hours: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+    term_hours: Annotated[int, Meta(ge=1, le=MILLION)] | None = None
     """Length of a fixed term, with per = term. [hours]"""
-    minimum_hours: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+    minimum_hours: Annotated[int, Meta(ge=1, le=MILLION)] | None = None
     hours_per_month: Annotated[int, Meta(ge=1, le=744)] = 730
     as_of: IsoDate | None = None
     source: Note = "request"
@@ -131,7 +132,7 @@ class Quality(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 class Throughput(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Tokens per second over all requests, judged by the caller's measurements or a stated roofline bound."""
 
-    minimum_tokens_per_second: Annotated[float, Meta(gt=0, le=1_000_000_000)]
+    minimum_tokens_per_second: Annotated[float, Meta(gt=0, le=BILLION)]
     evidence: Annotated[dict[Name, float], Meta(max_length=256)] = {}
     """Measured value by SKU or GPU. [tokens per second]"""
 
