@@ -107,6 +107,17 @@ def test_an_unknown_quantization_asks_for_the_format(resolved):
     assert "bnb-nf4" == resolved(model={"config": config}, weights={"format": "bnb-nf4"}).weight_format.id
 
 
+def test_qlora_takes_nf4_and_refuses_a_plain_base(resolved):
+    assert "bnb-nf4" == assumed(resolved(training={"method": "qlora"}))["weights.format"]
+    assert (
+        "gptq-w4-g128-sym"
+        == resolved(training={"method": "qlora"}, weights={"format": "gptq-w4-g128-sym"}).weight_format.id
+    )
+    with pytest.raises(ContradictoryWorkload, match="quantized base") as error:
+        resolved(training={"method": "qlora"}, weights={"format": "bf16"})
+    assert "/weights/format" == error.value.pointer
+
+
 def test_every_model_of_the_catalogue_has_a_format_of_the_catalogue(catalog):
     for facts in catalog.models:
         assert resolve(catalog, SizingCard(model=facts.id)).weight_format.id in catalog.formats.entries

@@ -38,9 +38,7 @@ def find_gpu(catalog: Catalog, name: str, pointer: str = "") -> Found:
         return mig_slice(whole, profile.strip(), pointer), assumption
     taken = catalog.gpu_defaults.get(gpu_fold(name))
     if taken is None:
-        raise UnknownName(
-            "gpu", name, [*catalog.gpus.names(), *(n for g in catalog.gpus for n in g.default_for)], pointer=pointer
-        )
+        raise UnknownName("gpu", name, [*catalog.gpus.near(name), *catalog.gpu_defaults], pointer=pointer)
     return taken, Assumption("placement.gpu", taken.id, f"{name!r} names several boards; {taken.name} is taken")
 
 

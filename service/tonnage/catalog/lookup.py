@@ -1,6 +1,7 @@
 """Names and aliases -> entries, whatever their case, with did_you_mean for what nobody is called."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -36,6 +37,41 @@ def model_fold(name: str) -> str:
 def gpu_fold(name: str) -> str:
     """Boards are written with and without vendor, blanks and hyphens: "NVIDIA GeForce RTX 4090", "rtx4090". [unitless]"""
     return _JOINER.sub("", _VENDOR.sub("", name.strip().lower()))
+
+
+NEAR = 24
+"""Names a misspelt one is compared with letter by letter. [unitless]"""
+
+
+class Spellings:
+    """Names by the letter triples they hold."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = list(names)
+        self._holders: dict[str, list[int]] = {}
+        for number, name in enumerate(self._names):
+            for triple in _triples(name):
+                self._holders.setdefault(triple, []).append(number)
+
+    def near(self, name: str, limit: int) -> list[str]:
+        """
+        Names that share the largest part of their triples with another.
+
+        Args:
+            name: Spelling nobody has.
+            limit: How many at most. [unitless]
+
+        Returns:
+            Best first.
+        """
+        shared = Counter(number for triple in _triples(name) for number in self._holders.get(triple, ()))
+        ranked = sorted(shared, key=lambda number: -shared[number] / (len(self._names[number]) + len(name)))
+        return [self._names[number] for number in ranked[:limit]]
+
+
+def _triples(name: str) -> set[str]:
+    padded = f"  {name.lower()} "
+    return {padded[start : start + 3] for start in range(len(padded) - 2)}
 
 
 def own_aliases(entry: Any) -> Iterable[str]:
@@ -76,6 +112,7 @@ class Index(Generic[E]):
             for alias in aliases(entry):
                 self._add(alias, entry)
         self._add_nicknames(nicknames)
+        self._spellings: Spellings | None = None
 
     def _add(self, name: str, entry: E) -> None:
         holder = self._folded.setdefault(self._fold(name), entry)
@@ -113,8 +150,14 @@ class Index(Generic[E]):
         """
         entry = self._names.get(name) or self.find(name)
         if entry is None:
-            raise UnknownName(self.kind, name, self._names, pointer=pointer)
+            raise UnknownName(self.kind, name, self.near(name), pointer=pointer)
         return entry
+
+    def near(self, name: str, limit: int = NEAR) -> list[str]:
+        """Names that share most with a misspelt one: few enough to be compared letter by letter. [unitless]"""
+        if self._spellings is None:
+            self._spellings = Spellings(self._names)
+        return self._spellings.near(name, limit)
 
     def names(self) -> list[str]:
         """Every id and alias. [unitless]"""

@@ -66,7 +66,13 @@ def resolve(catalog: Catalog, card: SizingCard, *, fetch: Fetch | None = None) -
 
 def _weight_format(catalog: Catalog, card: SizingCard, model: Model, assumptions: Assumptions) -> WeightFormat:
     if card.weights.format is not None:
-        return catalog.formats.get(card.weights.format, "/weights/format")
+        stated = catalog.formats.get(card.weights.format, "/weights/format")
+        if stated.kind == "plain" and card.training is not None and card.training.method == "qlora":
+            raise ContradictoryWorkload(
+                f"QLoRA trains on a quantized base, {stated.id} is not quantized: state such a format, or method lora",
+                pointer="/weights/format",
+            )
+        return stated
     name, why = _own_format(card, model)
     assumptions.append(Assumption("weights.format", name, why))
     return catalog.formats.get(name, "/weights/format")

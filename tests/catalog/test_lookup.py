@@ -1,0 +1,102 @@
+"""Names are found however they are written, and a misspelt one finds its neighbours quickly."""
+
+import time
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tonnage.catalog import load_catalog, resolve
+from tonnage.catalog.lookup import Index, gpu_fold, plain_fold
+from tonnage.errors import CatalogError, SizingError, UnknownName
+from tonnage.spec.card import SizingCard
+
+
+class Named(msgspec.Struct):
+    id: str
+    aliases: tuple[str, ...] = ()
+
+
+CATALOG = load_catalog()
+NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._/:+@ -]{0,60}", fullmatch=True)
+
+
+@given(st.data())
+def test_any_spelling_of_a_gpu_finds_it(data):
+    gpu = data.draw(st.sampled_from(list(CATALOG.gpus)))
+    name = data.draw(st.sampled_from([gpu.id, *gpu.aliases]))
+    letters = [
+        data.draw(st.sampled_from([c.lower(), c.upper()])) if c not in " -_" else data.draw(st.sampled_from("-_ "))
+        for c in name
+    ]
+    assert gpu is CATALOG.gpus.find("".join(letters))
+
+
+@given(st.sampled_from(list(CATALOG.models)), st.booleans())
+def test_any_case_of_a_model_finds_it(model, upper):
+    assert model is CATALOG.models.find(model.id.upper() if upper else model.id.lower())
+
+
+@settings(deadline=None)
+@given(NAMES, st.sampled_from(["model", "gpu", "format", "kv", "optimizer", "draft"]))
+def test_no_name_at_all_breaks_resolution(name, where):
+    fields: dict[str, Any] = {"model": "Qwen/Qwen3-8B"}
+    fields |= {
+        "model": {"model": name},
+        "gpu": {"placement": {"gpu": name}},
+        "format": {"weights": {"format": name}},
+        "kv": {"serving": {"engine": "vllm", "kv_cache_dtype": name}},
+        "optimizer": {"training": {"optimizer": name}},
+        "draft": {"serving": {"engine": "vllm", "speculative": {"method": "x", "model": name}}},
+    }[where]
+    pointer = "/"
+    try:
+        resolve(CATALOG, msgspec.convert(fields, SizingCard))
+    except SizingError as error:
+        pointer = error.pointer
+    assert pointer.startswith("/")
+
+
+def test_a_misspelt_name_is_answered_in_milliseconds():
+    with pytest.raises(UnknownName):
+        CATALOG.models.get("meta-llama/Llama-3.1-8B-Instuct")
+    started = time.process_time()
+    for number in range(10):
+        with pytest.raises(UnknownName):
+            CATALOG.models.get(f"meta-llama/Llama-3.1-8B-Instuct-{number}")
+    assert time.process_time() - started < 0.2
+
+
+def test_two_records_cannot_share_an_alias():
+    with pytest.raises(CatalogError, match="already belongs to 'a'"):
+        Index("thing", [Named("a", ("x",)), Named("b", ("X",))])
+
+
+def test_an_alias_cannot_be_the_id_of_another():
+    with pytest.raises(CatalogError, match="already belongs to 'b'"):
+        Index("thing", [Named("a", ("B",)), Named("b")])
+
+
+def test_a_nickname_of_two_records_names_neither():
+    index = Index("thing", [Named("a"), Named("b")], nicknames=lambda _: ["both"])
+    assert index.find("both") is None
+    assert "a" in index
+
+
+def test_a_nickname_never_hides_an_id():
+    index = Index("thing", [Named("a"), Named("b")], nicknames=lambda entry: ["b"] if entry.id == "a" else [])
+    assert "b" == index.get("b").id
+
+
+@pytest.mark.parametrize(
+    ("fold", "left", "right"),
+    [
+        (plain_fold, "Q4_K_M", "q4-k-m"),
+        (gpu_fold, "NVIDIA GeForce RTX 4090", "rtx-4090"),
+        (gpu_fold, "AMD MI300X", "mi300x"),
+    ],
+)
+def test_spellings_fold_together(fold, left, right):
+    assert fold(left) == fold(right)
