@@ -10,8 +10,12 @@ from tonnage.units import ceil_div, round_up
 _TOWERS: frozenset[str] = frozenset({"vision", "projector", "audio"})
 
 
-class WeightRules(Struct, frozen=True):
-    """What engines do differently with the same checkpoint. One object per engine and version: results are kept by it."""
+class WeightRules(Struct, frozen=True, eq=False):
+    """
+    What engines do differently with the same checkpoint.
+
+    Results are kept by its identity: make one object per engine and version, not one per estimate.
+    """
 
     vocabulary_multiple: int = 1
     """Rows of embedding and head are padded to this. [elements]"""
