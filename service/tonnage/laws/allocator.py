@@ -7,7 +7,7 @@ remainder of at most 1 MiB is not split off: it counts as allocated.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tonnage.units import MiB, ceil_div, round_up
 
@@ -87,7 +87,57 @@ def reserved(*, tensors: Iterable[tuple[int, int]], warm: int = 0) -> int:
     return _placed(tensors, warm)[1]
 
 
-def _placed(tensors: Iterable[tuple[int, int]], warm: int) -> tuple[int, int]:
+def gaps(*, tensors: Iterable[tuple[int, int]], warm: int = 0) -> tuple[int, ...]:
+    """
+    Free blocks that the resident tensors leave in their segments.
+
+    Args:
+        tensors: Size and count of equal tensors, in the order they are made. [bytes]
+        warm: One block taken and freed before the first tensor. [bytes]
+
+    Returns:
+        Blocks above 1 MiB, smallest first. [bytes]
+
+    Source:
+        pytorch/pytorch@2.6 c10/cuda/CUDACachingAllocator.cpp alloc_found_block (remaining block)
+    """
+    return tuple(_placed(tensors, warm)[2])
+
+
+def unsplit_remainders(*, free: Sequence[int], request: int, count: int) -> int:
+    """
+    What later tensors count beyond their own size when they land in the gaps, then in shared segments.
+
+    Args:
+        free: Gaps, smallest first. [bytes]
+        request: Size of each tensor. [bytes]
+        count: How many. [unitless]
+
+    Returns:
+        Remainders of at most 1 MiB that are not split off; 0 for tensors with segments of their own. [bytes]
+
+    Source:
+        pytorch/pytorch@2.6 c10/cuda/CUDACachingAllocator.cpp should_split; measured: Qwen2.5-0.5B tables at 6144 tokens
+    """
+    request = block(request=request)
+    if not SMALL < request < OWN_SEGMENT:
+        return 0
+    counted = 0
+    for gap in free[bisect_left(free, request) :]:
+        if count <= 0:
+            return counted
+        fitting = min(count, gap // request)
+        count -= fitting
+        counted += _kept(gap - fitting * request)
+    per_segment = SHARED_SEGMENT // request
+    return counted + count // per_segment * _kept(SHARED_SEGMENT - per_segment * request)
+
+
+def _kept(remainder: int) -> int:
+    return remainder if remainder <= SMALL else 0
+
+
+def _placed(tensors: Iterable[tuple[int, int]], warm: int) -> tuple[int, int, list[int]]:
     free = [segment(request=warm)] if warm > SMALL else []
     counted, held, small = 0, sum(free), 0
     for size, count in tensors:
@@ -110,4 +160,4 @@ def _placed(tensors: Iterable[tuple[int, int]], warm: int) -> tuple[int, int]:
                 insort(free, remainder)
             else:
                 counted += remainder
-    return counted + small, held + ceil_div(small, SMALL_SEGMENT) * SMALL_SEGMENT
+    return counted + small, held + ceil_div(small, SMALL_SEGMENT) * SMALL_SEGMENT, free

@@ -1,0 +1,268 @@
+"""Items of a generate() call: what is resident, what the prefill and a decode step add, what stays behind."""
+
+from tonnage.estimate import caches
+from tonnage.estimate.serving.process import device_context
+from tonnage.estimate.serving.transformers_caches import Held
+from tonnage.estimate.serving.transformers_resident import Resident
+from tonnage.estimate.serving.transformers_settings import Settings
+from tonnage.estimate.serving.transformers_widths import width
+from tonnage.laws import allocator, generate
+from tonnage.spec.model import Model
+from tonnage.spec.report import Amount, Basis, Counter, MemoryItem, exactly, within
+from tonnage.spec.workload import Workload
+from tonnage.units import MiB
+
+_SMALL_BLOCKS = MiB
+"""Ids, masks and counters that generate() leaves behind, in the small pool. [bytes]"""
+_KERNEL_SWITCH = 128
+"""Tokens from which the 8-bit GPTQ fallback multiplies in fp16. [tokens]"""
+_MAKES_HEAD = frozenset({"awq"})
+"""Families of formats whose loader makes a head before it is tied."""
+_TABLE = "measured: tests/measured/serving_transformers.json"
+_ALLOCATOR = "pytorch/pytorch@2.6 c10/cuda/CUDACachingAllocator.cpp"
+
+
+def fixed(workload: Workload, chosen: Settings, part: Resident, cache: Held, devices: int) -> tuple[MemoryItem, ...]:
+    """Items that live from load to the end: weights first, device context last."""
+    items = [weights(workload, part, devices), _workspace(chosen)]
+    form = workload.weight_format
+    if form.family == "gptq" and form.block_elements > 1 and part.largest_matrix:
+        size = generate.exllama_workspace(largest_matrix_elements=part.largest_matrix)
+        items.append(
+            _item("quantization_workspace", exactly(size), "derived", "exllama_workspace", "AutoGPTQ@0.7.1; " + _TABLE)
+        )
+    if form.family == "awq":
+        items.append(_fused(workload.model, chosen, part, cache))
+    slack = max(0, part.reserved - part.counted)
+    unstated = workload.serving is not None and workload.serving.engine_version is None
+    amount = Amount(0, slack, slack + 40 * MiB + (part.tied_head if unstated else 0))
+    detail = "segments that the weights do not fill"
+    items.append(
+        _item(
+            "fragmentation", amount, "derived", "laws.allocator.reserved", _ALLOCATOR, detail=detail, counter="reserved"
+        )
+    )
+    items.append(device_context(workload.gpu))
+    return tuple(items)
+
+
+def weights(workload: Workload, part: Resident, devices: int) -> MemoryItem:
+    """Weights as the allocator counts them; a device map over several GPUs may place one layer differently."""
+    moved = part.exact // max(1, len(part.layers)) if devices > 1 else 0
+    scatter = _scatter(part.exact) + moved
+    low, high = min(part.exact, part.counted) - scatter, part.counted + scatter
+    known = workload.weight_bytes is not None
+    basis: Basis = "user" if known else "exact" if workload.model.trust in ("exact", "checked") else "derived"
+    detail = f"{workload.weight_format.id}: {part.exact} bytes of tensors as the caching allocator counts them"
+    amount = Amount(max(0, low), part.counted, high)
+    return _item(
+        "weights", amount, basis, "laws.allocator.allocated", f"{_ALLOCATOR}; {workload.model.source}", detail=detail
+    )
+
+
+def _scatter(exact: int) -> int:
+    """Half-width of the resident part: half a percent, and no less than the tables behind the law scatter. [bytes]"""
+    return max(exact // 200, min(exact // 50, 20 * MiB))
+
+
+def _workspace(chosen: Settings) -> MemoryItem:
+    size = chosen.workspace_bytes
+    source = "pytorch/pytorch@2.6 aten/src/ATen/cuda/CublasHandlePool.cpp"
+    return _item(
+        "workspace", Amount(0, size, size + 8 * MiB), "derived", "laws.device_context.cublas_workspace", source
+    )
+
+
+def _fused(model: Model, chosen: Settings, part: Resident, cache: Held) -> MemoryItem:
+    """AutoAWQ loads attention either as it is or fused; the plain form is expected."""
+    most = 0
+    for group, count in caches.decoder_groups(model, part.layers or None):
+        attention = group.layer.attention
+        if attention is not None:
+            most += count * generate.fused_attention_cache(
+                num_key_value_heads=attention.num_key_value_heads,
+                head_dim=attention.head_dim,
+                tokens=chosen.length + 1,
+                batch_size=chosen.batch_size,
+            )
+    amount = Amount(0, 0, max(0, most - cache.final))
+    detail = "only where AutoAWQ itself loads the model and fuses attention"
+    return _item("buffers", amount, "derived", "fused_attention_cache", "casper-hansen/AutoAWQ@0.2.9", detail=detail)
+
+
+def loading(workload: Workload, part: Resident) -> tuple[MemoryItem, ...]:
+    """What only loading holds: a head of its own until it is tied to the embedding."""
+    if not part.extra_head or workload.weight_format.family not in _MAKES_HEAD:
+        return ()
+    amount = Amount(0, part.extra_head, part.extra_head)
+    return (_item("framework", amount, "derived", "laws.weights.blocks", _TABLE, detail="head before it is tied"),)
+
+
+def cache_items(size: int, cache: Held, chosen: Settings, part: Resident, *, grown: bool) -> tuple[MemoryItem, ...]:
+    """Keys and values at a moment, recurrent states, and remainders counted with them."""
+    items = []
+    if size:
+        tokens = chosen.length if grown else chosen.prompt_tokens
+        detail = f"{chosen.cache} cache, batch {chosen.batch_size}, {tokens} tokens"
+        source = "huggingface/transformers cache_utils.py"
+        items.append(_item("kv_cache", within(size, 0.005), "exact", "laws.kv_cache", source, detail=detail))
+        items += _remainders(size, cache, part, grown=grown)
+    if cache.state:
+        amount = within(cache.state, 0.5, 0.1)
+        source = "huggingface/transformers@5.24 cache_utils.py LinearAttentionLayer"
+        items.append(_item("recurrent_state", amount, "derived", "laws.recurrent_state", source))
+    return tuple(items)
+
+
+def _remainders(size: int, cache: Held, part: Resident, *, grown: bool) -> list[MemoryItem]:
+    if not cache.tensors:
+        return []
+    request = size // cache.tensors
+    kept = allocator.unsplit_remainders(free=part.gaps, request=request, count=cache.tensors)
+    most = cache.tensors * MiB // 3 if grown or kept else 0
+    if not most:
+        return []
+    # A growing cache moves through blocks of all sizes: what it keeps is not known, only that it is little.
+    expected = 0 if grown else kept
+    amount = Amount(0, expected, max(expected, most))
+    detail = "remainders of cache blocks"
+    return [_item("fragmentation", amount, "derived", "laws.allocator.unsplit_remainders", _ALLOCATOR, detail=detail)]
+
+
+def prefill(
+    workload: Workload, chosen: Settings, part: Resident, layers: tuple[int, ...] | None
+) -> tuple[MemoryItem, ...]:
+    """The widest moment of the prompt's pass: a layer, eager scores, a dequantized matrix, or logits of every position."""
+    model, rows = workload.model, chosen.batch_size * chosen.prompt_tokens
+    widest = width(model, chosen.execution, layers)
+    layer = _layer_item(rows * widest.per_token, widest.law, widest.certain)
+    candidates = [
+        (layer,),
+        (_scores(model, chosen),),
+        (_torch_dequantization(workload, chosen, part),),
+        _output(model, chosen, part),
+    ]
+    return max(candidates, key=lambda items: sum(i.bytes.expected for i in items))
+
+
+def _layer_item(size: int, law: str, certain: bool) -> MemoryItem:
+    amount = within(size, 0.04) if certain else within(size, 0.5, 0.25)
+    return _item("activations", amount, "derived", law, "traced with transformers 5.24; " + _TABLE)
+
+
+def _scores(model: Model, chosen: Settings) -> MemoryItem:
+    sizes = [0, 0, 0]
+    if chosen.eager:
+        heads = max((g.layer.attention.num_attention_heads for g in model.layers if g.layer.attention), default=0)
+        tokens, hidden = chosen.prompt_tokens, 3 * chosen.execution.element_bytes * model.hidden_size
+        sizes = [
+            generate.eager_scores(
+                num_attention_heads=heads, tokens=tokens, keys=tokens, batch_size=chosen.batch_size, per_score_bytes=b
+            )
+            + chosen.batch_size * tokens * hidden
+            for b in (6, 8, 10)
+        ]
+    return _item(
+        "activations", Amount(*sizes), "derived", "eager_scores", "huggingface/transformers eager_attention_forward"
+    )
+
+
+def _torch_dequantization(workload: Workload, chosen: Settings, part: Resident) -> MemoryItem:
+    form, model = workload.weight_format, workload.model
+    rows = chosen.batch_size * chosen.prompt_tokens
+    size = 0
+    if form.family == "gptq" and form.block_elements == 1 and rows >= _KERNEL_SWITCH and part.largest_matrix:
+        widest = max((g.layer.mlp.intermediate_size for g in model.layers if g.layer.mlp), default=0)
+        beside = generate.feed_forward(
+            hidden_size=model.hidden_size,
+            intermediate_size=widest,
+            products=1,
+            element_bytes=chosen.execution.element_bytes,
+        )
+        size = rows * beside + generate.torch_dequantization(largest_matrix_elements=part.largest_matrix)
+    return _item("activations", within(size, 0.05), "derived", "torch_dequantization", "AutoGPTQ@0.7.1; " + _TABLE)
+
+
+def _output(model: Model, chosen: Settings, part: Resident) -> tuple[MemoryItem, ...]:
+    if not part.head or not model.vocab_size or not model.num_hidden_layers:
+        return ()
+    last, rows = chosen.release.last_position_logits, chosen.batch_size * chosen.prompt_tokens
+    logits = generate.prompt_logits(
+        rows=chosen.batch_size if last else rows,
+        vocab_size=model.vocab_size,
+        element_bytes=chosen.execution.element_bytes,
+        upcast=not last,
+    )
+    stream = rows * 2 * chosen.execution.element_bytes * model.hidden_size
+    source = "huggingface/transformers models/llama LlamaForCausalLM.forward"
+    return (
+        _item("activations", within(stream, 0.1), "derived", "norm", source),
+        _item("logits", exactly(logits), "derived", "prompt_logits", source),
+    )
+
+
+def left_behind(model: Model, chosen: Settings, part: Resident) -> tuple[MemoryItem, ...]:
+    """What generate() still holds beside weights and caches when it returns."""
+    small = _item(
+        "framework", exactly(_SMALL_BLOCKS), "measured", "laws.allocator.segment", _TABLE, detail="ids and masks"
+    )
+    if not part.head or not model.vocab_size:
+        return (small,)
+    size = generate.next_token_logits(
+        batch_size=chosen.batch_size, vocab_size=model.vocab_size, element_bytes=chosen.execution.element_bytes
+    )
+    source = "huggingface/transformers generation/utils.py _sample"
+    return (small, _item("logits", exactly(size), "derived", "next_token_logits", source))
+
+
+def decode(model: Model, chosen: Settings, cache: Held) -> MemoryItem:
+    """What the last step needs for a moment."""
+    if chosen.cache == "tuple":
+        twice = generate.tuple_cache_step(cache_bytes=cache.final)
+        return _item(
+            "activations", within(twice, 0.05), "derived", "tuple_cache_step", "huggingface/transformers@v4.35.2"
+        )
+    attention = next((g.layer.attention for g in model.layers if g.layer.attention), None)
+    shared = 1
+    if attention is not None and attention.kind != "mla":
+        shared = attention.num_attention_heads // max(1, attention.num_key_value_heads)
+    size = generate.decode_step(
+        key_bytes=0 if chosen.cache == "static" else cache.last_keys,
+        value_bytes=cache.last_values,
+        heads_per_kv_head=shared,
+        repeated=chosen.execution.repeats_kv_heads,
+    )
+    source = "huggingface/transformers cache_utils.py; " + _TABLE
+    return _item("activations", within(size, 0.3), "derived", "decode_step", source)
+
+
+def outgrown(cache: Held, chosen: Settings) -> MemoryItem:
+    """Blocks that growing caches leave behind; given back to the driver when something else needs them."""
+    grown = 0 if chosen.cache == "static" else max(0, cache.final - cache.prompt)
+    amount = Amount(0, grown // 2, grown * 3 // 2)
+    source = "measured: Qwen-7B and 1.8B runs of 2023 (about half the grown cache)"
+    detail = "cache blocks outgrown by concatenation; nvidia-smi may show more, the allocator releases them on demand"
+    return _item(
+        "fragmentation", amount, "measured", "laws.allocator.segment", source, detail=detail, counter="reserved"
+    )
+
+
+def _item(
+    component: str,
+    amount: Amount,
+    basis: Basis,
+    law: str,
+    source: str,
+    *,
+    detail: str = "",
+    counter: Counter = "allocated",
+) -> MemoryItem:
+    return MemoryItem(
+        component=component,
+        bytes=amount,
+        basis=basis,
+        law=law if law.startswith("laws.") else "laws.generate." + law,
+        source=source,
+        detail=detail,
+        counter=counter,
+    )

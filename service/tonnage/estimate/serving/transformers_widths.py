@@ -1,0 +1,157 @@
+"""How wide the widest moment of a Transformers layer is, per token of the prompt, kind of layer by kind."""
+
+from msgspec import Struct
+
+from tonnage.estimate.identity_cache import remembered
+from tonnage.laws import generate
+from tonnage.spec.model import Attention, Layer, Model, Moe, Recurrent
+
+_PYTHON_ACTIVATIONS = frozenset({"gelu_new", "gelu_fast", "gelu_python", "quick_gelu", "relu2"})
+"""Activations written as Python expressions: two more rows live than with one kernel."""
+
+
+class Width(Struct, frozen=True):
+    """Widest moment of a device's layers."""
+
+    per_token: int
+    """[bytes/token]"""
+    law: str
+    certain: bool
+    """The moment was traced or measured; else the band is wide."""
+
+
+class Execution(Struct, frozen=True):
+    """How a release runs a layer."""
+
+    element_bytes: int
+    repeats_kv_heads: bool
+    grouped_experts: bool
+    routing_bytes: int
+    """dtype of the routing weights. [bytes]"""
+
+
+@remembered(2048)
+def width(model: Model, execution: Execution, layers: tuple[int, ...] | None) -> Width:
+    """
+    Widest moment over the layers of a device, rotary tables and ids included.
+
+    Args:
+        model: Architecture.
+        execution: How the release runs it.
+        layers: Decoder layers of the device; None: all layers, encoders too.
+
+    Returns:
+        Width with the name of the law that leads.
+    """
+    held = None if layers is None else frozenset(layers)
+    kinds = [
+        group.layer
+        for group in model.layers
+        if held is None or (group.layer.role == "decoder" and not held.isdisjoint(group.indices))
+    ]
+    stages = [stage for layer in kinds for stage in _stages(layer, model, execution)]
+    if not stages:
+        return Width(0, "laws.generate", True)
+    tables = max(_tables(layer, execution.element_bytes) for layer in kinds)
+    widest = max(stages)
+    certain = all(layer.recurrent is None for layer in kinds) and model.trust != "generic"
+    return Width(widest[0] + tables, "laws.generate." + widest[1], certain)
+
+
+def _tables(layer: Layer, element_bytes: int) -> int:
+    attention = layer.attention
+    rotated = 0
+    if attention is not None and attention.rotary in ("rope", "partial"):
+        rotated = attention.rotary_dim or attention.qk_rope_head_dim or attention.head_dim
+    return generate.rotary_tables(rotary_dim=rotated, element_bytes=element_bytes)
+
+
+def _stages(layer: Layer, model: Model, execution: Execution) -> list[tuple[int, str]]:
+    hidden, element = model.hidden_size, execution.element_bytes
+    stages = []
+    if layer.norm_kind in ("rms", "rms_fp32"):
+        stages.append((generate.norm(hidden_size=hidden, element_bytes=element), "norm"))
+    if layer.attention is not None:
+        stages += _attention(layer.attention, hidden, execution)
+    if layer.recurrent is not None:
+        stages.append(_recurrent(layer.recurrent, hidden, element))
+    if layer.mlp is not None:
+        stages.append((_feed_forward(layer, hidden, element), "feed_forward"))
+    if layer.moe is not None:
+        stages.append(_experts(layer.moe, hidden, execution))
+    return stages
+
+
+def _feed_forward(layer: Layer, hidden: int, element: int) -> int:
+    mlp = layer.mlp
+    assert mlp is not None  # noqa: S101
+    products = (4 if mlp.fused_gate_up else 3) if mlp.gated else 2
+    if mlp.activation in _PYTHON_ACTIVATIONS:
+        products = max(products, 4)
+    return generate.feed_forward(
+        hidden_size=hidden, intermediate_size=mlp.intermediate_size, products=products, element_bytes=element
+    )
+
+
+def _attention(attention: Attention, hidden: int, execution: Execution) -> list[tuple[int, str]]:
+    element, heads = execution.element_bytes, attention.num_attention_heads
+    queries = heads * attention.head_dim
+    values = heads * attention.v_head_dim
+    grouped = attention.kind != "mla" and attention.num_key_value_heads < heads
+    cached = attention.num_key_value_heads * (attention.head_dim + attention.v_head_dim)
+    stages = [
+        (
+            generate.attention(
+                hidden_size=hidden, query_width=queries, key_width=queries, value_width=values,
+                repeated=grouped and execution.repeats_kv_heads, element_bytes=element,
+            ),
+            "attention",
+        ),
+    ]  # fmt: skip
+    if attention.rotary in ("rope", "partial"):
+        stages.append(
+            (
+                generate.rotary(hidden_size=hidden, query_width=queries, key_value_width=cached, element_bytes=element),
+                "rotary",
+            )
+        )
+    if attention.qk_norm != "none":
+        stages.append(
+            (generate.query_norm(hidden_size=hidden, query_width=queries, element_bytes=element), "query_norm")
+        )
+    return stages
+
+
+def _experts(moe: Moe, hidden: int, execution: Execution) -> tuple[int, str]:
+    width_of_experts = moe.hidden_size or hidden
+    if execution.grouped_experts:
+        size = generate.experts_grouped(
+            hidden_size=width_of_experts, experts_per_token=moe.num_experts_per_tok,
+            expert_intermediate_size=moe.moe_intermediate_size, weight_bytes=execution.routing_bytes,
+            element_bytes=execution.element_bytes,
+        )  # fmt: skip
+        return size, "experts_grouped"
+    size = generate.experts_loop(
+        hidden_size=width_of_experts, num_experts=moe.num_experts, experts_per_token=moe.num_experts_per_tok,
+        expert_intermediate_size=moe.moe_intermediate_size, element_bytes=execution.element_bytes,
+    )  # fmt: skip
+    return size, "experts_loop"
+
+
+def _recurrent(recurrent: Recurrent, hidden: int, element: int) -> tuple[int, str]:
+    if recurrent.kind in ("gated_delta", "kda"):
+        size = generate.delta_rule(
+            hidden_size=hidden,
+            num_value_heads=recurrent.num_value_heads or recurrent.state_heads,
+            value_head_dim=recurrent.value_head_dim or recurrent.state_rows,
+            num_key_heads=recurrent.num_key_heads or recurrent.state_heads,
+            key_head_dim=recurrent.key_head_dim or recurrent.state_columns,
+            chunk=recurrent.chunk_size or 64,
+        )
+        return size, "delta_rule"
+    inner = recurrent.inner_size or hidden
+    projected = inner + recurrent.conv_channels + recurrent.state_heads
+    size = generate.selective_scan(
+        hidden_size=hidden, projected_width=projected, inner_size=inner, element_bytes=element
+    )
+    return size, "selective_scan"

@@ -1,0 +1,81 @@
+import pytest
+
+from tonnage.laws import llama_cpp_graph as graph
+from tonnage.units import MiB
+
+
+def test_output_stage_of_qwen_3b_is_the_300_75_mib_of_a_cuda_log():
+    # SciSharp/LLamaSharp 1099
+    size = graph.output_stage(rows=512, vocab_size=151_936, hidden_size=2_048)
+
+    assert 300.75 == size / MiB
+
+
+def test_layer_stage_of_llama_2_7b_is_96_mib_at_8192_cells():
+    # recorded dry run of llama-fit-params: 96 MiB, 120 MiB at 32768 cells
+    elements = graph.feed_forward(hidden_size=4_096, intermediate_size=11_008, attention_width=4_096)
+    masks = graph.mask(cells=8_192, flash_attention=True, separate_f32=False)
+
+    assert 96 == graph.layer_stage(tokens=512, input_bytes=masks + 36, elements=elements) // MiB
+    more = graph.mask(cells=32_768, flash_attention=True, separate_f32=False)
+    assert 120 == graph.layer_stage(tokens=512, input_bytes=more + 36, elements=elements) // MiB
+
+
+def test_scores_of_every_head_dominate_without_flash_attention():
+    # llama-3.2-1b at 32768 cells: 2130 MiB
+    elements = graph.attention(hidden_size=2_048, attention_width=2_048, score_cells=32_768, num_attention_heads=32)
+    inputs = graph.mask(cells=32_768, flash_attention=False, separate_f32=False) + 36
+    inputs += graph.transposed_value_indices(num_key_value_heads=8, value_head_dim=64)
+
+    assert 2_130 == graph.layer_stage(tokens=512, input_bytes=inputs, elements=elements) // MiB
+
+
+def test_experts_count_by_token_and_add_outputs_only_where_these_are_wider():
+    narrow = graph.experts(hidden_size=2_048, experts_per_token=8, expert_intermediate_size=768, attention_width=4_096)
+    wide = graph.experts(hidden_size=4_096, experts_per_token=2, expert_intermediate_size=14_336, attention_width=4_096)
+
+    assert 3 * 8 * 768 + 2 * 2_048 + 4_096 + 8 * 2_048 == narrow
+    assert 3 * 2 * 14_336 + 2 * 4_096 + 4_096 == wide
+
+
+def test_deepseek_v3_needs_386_mib_per_micro_batch_of_512():
+    elements = graph.latent_attention(
+        hidden_size=7_168, num_attention_heads=128, query_head_dim=192, latent_dim=576, score_cells=0
+    )
+    inputs = graph.mask(cells=8_192, flash_attention=True, separate_f32=False) + 36
+
+    assert 386 == graph.layer_stage(tokens=512, input_bytes=inputs, elements=elements) // MiB
+
+
+@pytest.mark.parametrize(
+    ("flash", "separate", "expected"), [(True, False, 2), (True, True, 6), (False, False, 4), (False, True, 4)]
+)
+def test_mask_bytes_depend_on_kernel_and_era(flash, separate, expected):
+    assert 10 * expected == graph.mask(cells=10, flash_attention=flash, separate_f32=separate)
+
+
+def test_an_ungated_feed_forward_is_activated_in_place():
+    assert 100 + 20 == graph.feed_forward(hidden_size=10, intermediate_size=100, attention_width=0, gated=False)
+
+
+def test_a_server_reserves_rows_for_slots_and_drafts_only():
+    assert 4 == graph.output_rows(tokens=512, slots=4, draft_tokens=0, every_token=False)
+    assert 12 == graph.output_rows(tokens=512, slots=4, draft_tokens=2, every_token=False)
+    assert 512 == graph.output_rows(tokens=512, slots=4, draft_tokens=0, every_token=True)
+    assert 2 == graph.output_rows(tokens=2, slots=4, draft_tokens=0, every_token=False)
+
+
+def test_host_buffer_is_the_12_01_mib_of_a_cuda_log():
+    # the same log: n_ctx 4096, n_embd 2048; an f32 mask and one copy of the embedded rows
+    size = graph.host_buffer(tokens=512, hidden_size=2_048, mask_bytes=4 * 4_096, index_bytes=20, copies=1)
+
+    assert 12.01 == round(size / MiB, 2)
+
+
+def test_output_buffer_holds_a_row_per_slot():
+    assert 4 * 4 * 1_000 == graph.output_buffer(slots=4, vocab_size=1_000)
+
+
+def test_pipeline_copies_are_three_more_inputs():
+    assert 3 * 512 * 100 == graph.pipeline_copies(tokens=512, input_bytes=100)
+    assert 0 == graph.pipeline_copies(tokens=512, input_bytes=100, copies=1)
