@@ -3,17 +3,16 @@
 import asyncio
 import json
 import logging
-import sys
-from pathlib import Path
 
 import msgspec
 import pytest
+from tests.adapters.hub_server import COMMIT, CONFIG, running_hub
 
 from tonnage.adapters.hub import Hub, HubSettings, checked_endpoint
+from tonnage.adapters.hub_shared import RedisHubCache
+from tonnage.adapters.redis_link import LinkSettings, RedisLink
 from tonnage.errors import MissingFact, SourceUnavailable, UnknownName
-
-sys.path.insert(0, str(Path(__file__).parent))
-from hub_server import COMMIT, CONFIG, running_hub
+from tonnage.spec.hub import HubModel
 
 NAME = "org/tiny"
 CONFIG_PATH = f"/{NAME}/resolve/main/config.json"
@@ -339,3 +338,40 @@ async def test_what_was_fetched_answers_resolve(server, hub_of):
     server.add_repository(NAME)
     fetch = await hub_of().fetched([(NAME, None)])
     assert CONFIG == fetch(NAME, None).config
+
+
+@pytest.fixture
+def redis_server(start_server):
+    return start_server()
+
+
+@pytest.fixture
+async def link(redis_server):
+    made = RedisLink(LinkSettings(url=redis_server.url, timeout_seconds=0.5))
+    made.start()
+    while not made.usable:
+        await asyncio.sleep(0.01)
+    yield made
+    await made.close()
+
+
+async def test_redis_shares_what_was_read(server, hub_of, link):
+    server.add_repository(NAME)
+    first = await hub_of(shared=RedisHubCache(link)).model(NAME)
+    second = await hub_of(shared=RedisHubCache(link)).model(NAME)
+    assert first == second
+    assert 1 == server.paths.count(CONFIG_PATH)
+
+
+async def test_what_others_put_into_redis_is_not_believed(server, hub_of, link, redis_server):
+    redis_server.client().set(
+        f"tonnage:hub:{NAME}@main", msgspec.msgpack.encode(HubModel(id="evil", revision="x", config={}))
+    )
+    server.add_repository(NAME)
+    assert NAME == (await hub_of(shared=RedisHubCache(link)).model(NAME)).id
+
+
+async def test_without_redis_the_hub_still_answers(server, hub_of):
+    server.add_repository(NAME)
+    dead = RedisLink(LinkSettings(url=""))
+    assert CONFIG == (await hub_of(shared=RedisHubCache(dead)).model(NAME)).config
