@@ -1,0 +1,37 @@
+"""Serving: one accounting per engine, found by the type of the card's serving part."""
+
+from collections.abc import Callable
+
+from tonnage.errors import Unsupported
+from tonnage.estimate.serving import vllm
+from tonnage.spec import card
+from tonnage.spec.report import Account
+from tonnage.spec.workload import Workload
+
+__all__ = ["account"]
+
+_ACCOUNTS: dict[type[card.ServingCommon], Callable[[Workload], Account]] = {
+    card.Vllm: vllm.account,
+}
+
+
+def account(workload: Workload) -> Account:
+    """
+    What the card's engine makes of it.
+
+    Args:
+        workload: Resolved card with a serving part.
+
+    Returns:
+        Loads by GPU, cache, claim, findings.
+
+    Raises:
+        Unsupported: No accounting exists for the engine.
+    """
+    engine = type(workload.serving)
+    found = _ACCOUNTS.get(engine)  # type: ignore[arg-type]
+    if found is None:
+        raise Unsupported(
+            f"no accounting for {engine.__name__}", (e.__name__ for e in _ACCOUNTS), pointer="/serving/engine"
+        )
+    return found(workload)

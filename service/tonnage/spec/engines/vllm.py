@@ -59,6 +59,19 @@ class GraphSize(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The truth is between the law / spread and the law x spread. [unitless]"""
 
 
+class Core(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one of the two engine cores counts, and its measured constants."""
+
+    reserved_in_budget: bool = False
+    """The profile counts what the allocator reserves, not what tensors use."""
+    context_in_budget: bool = False
+    """The budget counts the device context as non-torch."""
+    communicator_in_budget: bool = False
+    """The baseline is taken before NCCL starts: its buffers are non-torch."""
+    non_torch: NonTorch
+    graphs: GraphSize
+
+
 ModelRunnerV2 = Literal["none", "listed_plain", "listed", "listed_or_dense", "all"]
 
 
@@ -78,15 +91,10 @@ class Vllm(Release, frozen=True, kw_only=True, forbid_unknown_fields=True):
     swap_space_gib: float = 0
     """Pinned host memory per GPU for swapped sequences. [GiB]"""
 
-    reserved_in_budget: bool = False
-    """The profile counts what the allocator reserves, not what tensors use."""
-    context_in_budget: bool = False
-    """The budget counts the device context as non-torch."""
-    communicator_in_budget: bool = False
-    """The baseline is taken before NCCL starts: its buffers are non-torch."""
+    v0: Core
+    v1: Core | None = None
     consumed_accounting: bool = False
     """The budget is charged by free memory: runner buffers count, and the printed activation includes the graph estimate."""
-    non_torch: NonTorch
     fusion_workspace: Literal["none", "granular", "exact"] = "none"
     """FlashInfer's all-reduce fusion: off, each buffer rounded to the multicast granularity, or as requested."""
 
@@ -104,15 +112,14 @@ class Vllm(Release, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Largest capture on data-centre Blackwell (compute capability 10.x). [requests]"""
     graph_estimate: Literal["none", "v1", "all"] = "none"
     """Whose estimate of graph memory is taken out of the budget: nobody's, the V1 runner's, every runner's."""
-    graphs: GraphSize
 
+    rebinding_model_types: tuple[str, ...] = ()
+    """Models whose MLP gives its input up as it goes; others keep gate and up projection alive (matters when not compiled)."""
     moe_chunk_tokens: int = 0
     """Tokens of one expert pass, 0 without chunking. [tokens]"""
     moe_workspace_persistent: bool = True
     moe_backends: dict[str, str]
-    """Expert kernel by "<family>:<compute capability>", the family alone for the rest."""
-    mla_prefill_tokens: int = 0
-    """Context tokens that MLA projects up at once in the profile run, 0 where it does not. [tokens]"""
+    """Expert kernel by "<family>:<compute capability, major>", the family alone for the rest; ":ep" when experts are dealt out."""
 
     printed_tokens: Literal["blocks", "groups", "concurrency"]
     """How "GPU KV cache size" is computed: blocks x block, blocks // groups x block, concurrency x max_model_len."""

@@ -1,0 +1,192 @@
+"""vLLM's own refusals before and after capacity: budget, slots, settings that contradict each other, thin evidence."""
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from tonnage.estimate.serving.demand import Demand
+from tonnage.estimate.serving.vllm_cache import Layout
+from tonnage.estimate.serving.vllm_settings import Settings
+from tonnage.laws import budget
+from tonnage.spec.report import Amount, Finding, Verdict
+from tonnage.spec.workload import Workload
+from tonnage.units import format_size
+
+if TYPE_CHECKING:
+    from tonnage.estimate.serving.vllm import RankAccount
+
+INVALIDATED_BY = (
+    "another process on the same GPU: vLLM counts it against its own fraction",
+    "another engine version, attention backend or compilation setting",
+    "a driver that leaves less of the card",
+)
+
+
+class Facts(Struct, frozen=True, kw_only=True):
+    """What the findings look at."""
+
+    workload: Workload
+    settings: Settings
+    ranks: "tuple[RankAccount, ...]"
+    layout: Layout
+    demand: Demand
+    total: Amount | None
+    blocks: Amount | None
+    needed_blocks: int
+
+
+def findings(facts: Facts) -> tuple[Finding, ...]:
+    """
+    Reasons beside plain capacity.
+
+    Args:
+        facts: The account so far.
+
+    Returns:
+        Findings; the worst one wins.
+    """
+    found = [*_version(facts), *_settings(facts)]
+    if facts.total is not None and facts.workload.model.known:
+        found += [*_budget(facts), *_slots(facts), *_free_at_start(facts)]
+    return tuple(found)
+
+
+def unknowns(facts: Facts) -> tuple[str, ...]:
+    """What of this card no law covers."""
+    found = []
+    if not facts.workload.model.known:
+        found.append("activations and cache: only a parameter count is known")
+    if facts.settings.rocm:
+        found.append("activation and non-torch memory on AMD: laws are derived from CUDA runs")
+    if facts.workload.draft is not None:
+        found.append("cache and activations of the draft model")
+    if facts.settings.images and facts.workload.model.vision and not facts.workload.model.vision.tokens_per_image:
+        found.append("vision encoder's profile: tokens per image not known")
+    return tuple(found)
+
+
+def _version(facts: Facts) -> list[Finding]:
+    if facts.workload.profile_certain:
+        return []
+    version = getattr(facts.workload.serving, "engine_version", None)
+    reason = f"vLLM {version}: answered with the profile of {facts.settings.release.since}"
+    return [Finding(status="needs_confirmation", reason=reason, field="/serving/engine_version")]
+
+
+def _settings(facts: Facts) -> list[Finding]:
+    chosen, found = facts.settings, []
+    if not chosen.legacy and chosen.max_num_batched_tokens < chosen.max_num_seqs:
+        found.append(
+            Finding(
+                status="excluded",
+                reason=f"max_num_batched_tokens ({chosen.max_num_batched_tokens}) must be at least max_num_seqs "
+                f"({chosen.max_num_seqs})",
+                field="/serving/max_num_batched_tokens",
+            )
+        )
+    if facts.demand.requests > chosen.max_num_seqs:
+        found.append(
+            Finding(
+                status="needs_confirmation",
+                reason=f"{facts.demand.requests} requests at once, but max_num_seqs {chosen.max_num_seqs}: the rest waits",
+                field="/serving/max_num_seqs",
+            )
+        )
+    return found
+
+
+# ---- budget ----
+
+
+def _budget(facts: Facts) -> list[Finding]:
+    tightest = min(facts.ranks, key=lambda r: r.pool.expected)
+    if tightest.pool.high <= 0:
+        return [_no_pool(facts, tightest)]
+    found = []
+    one = facts.layout.request_blocks(
+        facts.settings.max_model_len, facts.settings.in_flight_tokens, facts.settings.speculative_tokens
+    )
+    found += _against_blocks(
+        facts, one, f"one request of max_model_len {facts.settings.max_model_len}", "ValueError at start"
+    )
+    if facts.demand.stated and facts.needed_blocks > one:
+        what = f"{facts.demand.requests} requests of {facts.demand.tokens} tokens"
+        found += _against_blocks(facts, facts.needed_blocks, what, "requests would be preempted")
+    if tightest.pool.low <= 0 and not found:
+        found.append(_no_pool(facts, tightest, "needs_confirmation"))
+    return found
+
+
+def _no_pool(facts: Facts, rank: "RankAccount", status: Verdict = "excluded") -> Finding:
+    used = rank.weights.expected + rank.buffers + rank.lora + rank.peak.total
+    return Finding(
+        status=status,
+        reason=f"no available memory for the cache blocks: {facts.settings.fraction:g} of "
+        f"{format_size(facts.total.expected if facts.total else 0)} against {format_size(used)} of weights and activations; "
+        f"it would take gpu_memory_utilization {smallest_fraction(facts, 1):.2f}",
+        field="/serving/gpu_memory_utilization",
+    )
+
+
+def _against_blocks(facts: Facts, needed: int, what: str, otherwise: str) -> list[Finding]:
+    blocks = facts.blocks
+    if blocks is None or needed <= blocks.low:
+        return []
+    status: Verdict = "excluded" if needed > blocks.high else "needs_confirmation"
+    size = max(facts.layout.block_bytes(rank.stage) for rank in facts.ranks)
+    reason = (
+        f"{what} needs {format_size(needed * size)} of cache, the budget leaves "
+        f"{format_size(blocks.low * size)} to {format_size(blocks.high * size)} ({otherwise}); "
+        f"it would take gpu_memory_utilization {smallest_fraction(facts, needed):.2f}"
+    )
+    return [Finding(status=status, reason=reason, field="/serving/gpu_memory_utilization")]
+
+
+def smallest_fraction(facts: Facts, blocks: int) -> float:
+    """Smallest gpu_memory_utilization that leaves so many blocks, by the expected amounts. [fraction]"""
+    total = facts.total.expected if facts.total is not None else 1
+    needed = max(
+        rank.weights.expected + rank.buffers + rank.lora + rank.peak.total + rank.outside.framework.expected
+        + rank.outside.communication.expected + rank.graphs.estimate.expected
+        + blocks * facts.layout.block_bytes(rank.stage)
+        for rank in facts.ranks
+    )  # fmt: skip
+    return budget.smallest_fraction(needed=needed, total=total)
+
+
+def _slots(facts: Facts) -> list[Finding]:
+    """Every running request needs a block of each recurrent group."""
+    groups, blocks, chosen = facts.layout.recurrent_groups, facts.blocks, facts.settings
+    if not groups or blocks is None:
+        return []
+    slots = chosen.max_num_seqs
+    if slots <= blocks.low:
+        return []
+    status: Verdict = "excluded" if slots > blocks.high else "needs_confirmation"
+    reason = (
+        f"max_num_seqs ({slots}) against {blocks.low} to {blocks.high} blocks for recurrent states: "
+        f"lower max_num_seqs to {blocks.low}"
+    )
+    return [Finding(status=status, reason=reason, field="/serving/max_num_seqs")]
+
+
+def _free_at_start(facts: Facts) -> list[Finding]:
+    """vLLM refuses to start when less is free than its fraction of the card."""
+    chosen, total = facts.settings, facts.total
+    if total is None or chosen.pool_bytes is not None or chosen.legacy or chosen.core.context_in_budget:
+        return []
+    beside = facts.ranks[0].outside
+    taken = Amount(
+        beside.context.low + beside.communicator.low,
+        beside.context.expected + beside.communicator.expected,
+        beside.context.high + beside.communicator.high,
+    )
+    left = [1 - size / total.expected for size in (taken.high, taken.expected, taken.low)]
+    if chosen.fraction <= left[0]:
+        return []
+    status: Verdict = "excluded" if chosen.fraction > left[2] else "needs_confirmation"
+    reason = (
+        f"gpu_memory_utilization {chosen.fraction:g}: free memory at start is {left[0]:.3f} to {left[2]:.3f} of the card, "
+        "vLLM refuses to start with less free than its fraction"
+    )
+    return [Finding(status=status, reason=reason, field="/serving/gpu_memory_utilization")]

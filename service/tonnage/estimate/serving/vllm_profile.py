@@ -1,0 +1,328 @@
+"""
+vLLM's profile run on one rank: which branch leads, and what its items are.
+
+The printed activation is what torch allocates at the worst moment: workspaces that stay, and the largest of
+the forward pass, the sampler's dummy run and the vision encoder.
+"""
+
+from msgspec import Struct
+
+from tonnage.estimate.serving import moe_kernels
+from tonnage.estimate.serving.rank_shape import RankShape
+from tonnage.estimate.serving.vllm_settings import Settings
+from tonnage.laws import sampler, serving_activations, vision_encoder
+from tonnage.spec.model import Model, Vision
+from tonnage.units import ceil_div, round_up
+
+
+class Peak(Struct, frozen=True, kw_only=True):
+    """Parts of one rank's activation peak. [bytes]"""
+
+    activations: int
+    logits: int
+    sampler: int
+    vision: int
+    workspace: int
+    workspace_law: str
+    leads: str
+    """forward, sampler or encoder."""
+    below: float
+    """How much smaller the truth may be. [fraction of the peak]"""
+    above: float
+    detail: str
+    sampler_later: int
+    """What the sampler takes at run time beyond what was profiled. [bytes]"""
+
+    @property
+    def total(self) -> int:
+        """The peak as the log prints it. [bytes]"""
+        return self.activations + self.logits + self.sampler + self.vision + self.workspace
+
+
+class Rank(Struct, frozen=True, kw_only=True):
+    """Where in the placement the profile runs."""
+
+    first: bool
+    last: bool
+    samples: bool
+    """Logits arrive here: the last stage, and with the V0 engine its first rank only."""
+    tensor_parallel_size: int
+    data_parallel_size: int
+    expert_parallel_size: int
+    stages: int
+
+
+class Branch(Struct, frozen=True, kw_only=True):
+    """One candidate for the peak. [bytes]"""
+
+    name: str
+    activations: int
+    logits: int = 0
+    sampler: int = 0
+    vision: int = 0
+
+    @property
+    def total(self) -> int:
+        """Size of the branch. [bytes]"""
+        return self.activations + self.logits + self.sampler + self.vision
+
+
+def peak(model: Model, shape: RankShape, settings: Settings, rank: Rank, kernel: moe_kernels.Kernel) -> Peak:
+    """
+    Activation peak of one rank.
+
+    Args:
+        model: Architecture.
+        shape: Widths of the rank.
+        settings: vLLM's settings.
+        rank: Its place.
+        kernel: Expert kernel and how its weights are stored.
+
+    Returns:
+        Parts of the peak, which branch leads, and the band.
+    """
+    workspace, transient = moe_kernels.buffers(shape, settings, rank.data_parallel_size, kernel)
+    cublas = serving_activations.cublas_workspace(major=settings.major)
+    indexer = _indexer_gather(shape, settings)
+    persistent = max(workspace, indexer)
+    images = _images(model, settings, rank)
+    branches = [_forward(shape, settings, rank, transient, images.kept)]
+    later = 0
+    if rank.samples:
+        branches.append(_sampler(model, shape, settings, images.kept))
+        later = max(0, _sampler_buffers(model, settings, profiled=False) - _sampler_buffers(model, settings))
+    if images.peak:
+        branches.append(Branch(name="encoder", activations=0, vision=images.peak))
+    leading = max(branches, key=lambda b: b.total)
+    below, above = _band(leading.name, shape, settings, rank, kernel, images)
+    return Peak(
+        activations=leading.activations,
+        logits=leading.logits,
+        sampler=leading.sampler,
+        vision=leading.vision,
+        workspace=cublas + persistent,
+        workspace_law="laws.moe_workspace." + kernel.name
+        if workspace >= indexer and workspace
+        else "laws.serving_activations.indexer_gather"
+        if indexer
+        else "laws.serving_activations.cublas_workspace",
+        leads=leading.name,
+        below=below,
+        above=above,
+        detail=_detail(leading, settings),
+        sampler_later=later,
+    )
+
+
+def _detail(leading: Branch, settings: Settings) -> str:
+    if leading.name == "sampler":
+        return f"the sampler's dummy run of {settings.rows} requests leads"
+    if leading.name == "encoder":
+        return "the vision encoder's dummy batch leads"
+    return f"the forward pass of {settings.max_num_batched_tokens} tokens leads"
+
+
+# ---- forward ----
+
+
+def _forward(shape: RankShape, settings: Settings, rank: Rank, experts: int, kept: int) -> Branch:
+    tokens, width = settings.max_num_batched_tokens, settings.element_bytes
+    stream = serving_activations.stream(tokens=tokens, hidden_size=shape.hidden_size, element_bytes=width)
+    dense = _dense(shape, settings) if shape.mlp_width else 0
+    attention = 3 * stream + tokens * shape.attention_width * width
+    mixture = 4 * stream + experts + _flush(settings) if shape.experts is not None else 0
+    latent = 3 * stream + _context_projection(shape, settings) if shape.mla is not None else 0
+    widest = max(dense, attention, mixture, latent)
+    handover = 0 if rank.last else serving_activations.pipeline_handover(
+        tokens=tokens, hidden_size=shape.hidden_size, element_bytes=width
+    )  # fmt: skip
+    return Branch(name="forward", activations=widest + handover, vision=kept)
+
+
+def _dense(shape: RankShape, settings: Settings) -> int:
+    tokens, width = settings.max_num_batched_tokens, settings.element_bytes
+    if compiles(settings):
+        return serving_activations.mlp_compiled(
+            tokens=tokens,
+            hidden_size=shape.hidden_size,
+            width=shape.mlp_width,
+            gated=shape.gated,
+            element_bytes=width,
+            l2_cache_bytes=settings.l2_cache_bytes,
+        )
+    return serving_activations.mlp_eager(
+        tokens=tokens,
+        hidden_size=shape.hidden_size,
+        width=shape.mlp_width,
+        gated=shape.gated,
+        element_bytes=width,
+        keeps_gate_up=settings.keeps_gate_up,
+    )
+
+
+def compiles(settings: Settings) -> bool:
+    """Whether torch.compile runs the layers: the V1 engine without enforce_eager."""
+    return not settings.legacy and not settings.eager
+
+
+def _flush(settings: Settings) -> int:
+    return settings.l2_cache_bytes if compiles(settings) else 0
+
+
+def _context_projection(shape: RankShape, settings: Settings) -> int:
+    latent = shape.mla
+    if latent is None or settings.legacy:
+        return 0
+    context = serving_activations.mla_context_tokens(
+        max_model_len=settings.max_model_len, max_num_seqs=settings.max_num_seqs, block_size=settings.block_size
+    )
+    return serving_activations.mla_context_projection(
+        context_tokens=context,
+        heads=shape.mla_heads,
+        qk_nope_head_dim=latent.qk_nope_head_dim or 0,
+        v_head_dim=latent.v_head_dim,
+        element_bytes=settings.element_bytes,
+    )
+
+
+def _indexer_gather(shape: RankShape, settings: Settings) -> int:
+    latent = shape.mla
+    if latent is None or latent.index_head_dim is None:
+        return 0
+    row = latent.index_head_dim + ceil_div(latent.index_head_dim, 128) * 4
+    return serving_activations.indexer_gather(max_model_len=settings.max_model_len, row_bytes=row)
+
+
+# ---- sampler ----
+
+
+def _sampler(model: Model, shape: RankShape, settings: Settings, kept: int) -> Branch:
+    tokens, width, rows = settings.max_num_batched_tokens, settings.element_bytes, settings.rows
+    hidden = serving_activations.stream(tokens=tokens, hidden_size=shape.hidden_size, element_bytes=width)
+    gathered = sampler.hidden_rows(rows=rows, hidden_size=shape.hidden_size, element_bytes=width)
+    logits = sampler.logits(rows=rows, vocab_size=model.vocab_size, element_bytes=width)
+    return Branch(
+        name="sampler",
+        activations=hidden + gathered,
+        logits=logits,
+        sampler=_sampler_buffers(model, settings),
+        vision=kept,
+    )
+
+
+def _sampler_buffers(model: Model, settings: Settings, *, profiled: bool = True) -> int:
+    rows, vocabulary, release = settings.rows, model.vocab_size, settings.release
+    if settings.runner_v2 and profiled and not release.v2_samples_with_parameters:
+        return sampler.gumbel(rows=rows, vocab_size=vocabulary)
+    if release.sampler == "sort" or settings.legacy:
+        drawn = sampler.torch_sort(rows=rows, vocab_size=vocabulary)
+    elif release.sampler == "triton":
+        drawn = sampler.triton_top_k_top_p(rows=rows, vocab_size=vocabulary, multiprocessors=settings.multiprocessors)
+    else:
+        drawn = sampler.flashinfer_top_k_top_p(rows=rows, vocab_size=vocabulary)
+    speculative = 0 if settings.legacy else sampler.rejection(
+        rows=rows, vocab_size=vocabulary, element_bytes=settings.element_bytes,
+        num_speculative_tokens=settings.speculative_tokens,
+    ) - sampler.logits(rows=rows, vocab_size=vocabulary, element_bytes=settings.element_bytes)  # fmt: skip
+    return max(drawn, speculative)
+
+
+# ---- vision ----
+
+
+class Images(Struct, frozen=True):
+    """What the profiled images take. [bytes]"""
+
+    kept: int = 0
+    """Features and pixels alive while the language model runs."""
+    peak: int = 0
+    """The tower's own widest moment, pixels included."""
+
+
+NO_IMAGES = Images()
+_DEFAULT_LIMIT = 999
+
+
+def _images(model: Model, settings: Settings, rank: Rank) -> Images:
+    vision = model.vision
+    skipped = settings.runner_v2 and not settings.release.v2_profiles_encoder
+    if vision is None or not settings.images or not rank.first or skipped or settings.legacy:
+        return NO_IMAGES
+    tokens = vision.tokens_per_image
+    if not tokens:
+        return NO_IMAGES
+    items = vision_encoder.items(
+        budget=settings.max_num_batched_tokens,
+        tokens_per_item=tokens,
+        max_num_seqs=settings.max_num_seqs,
+        limit=_DEFAULT_LIMIT,
+        max_model_len=settings.max_model_len,
+    )
+    return _profiled(model, vision, settings, rank, items, tokens)
+
+
+def patches_per_image(vision: Vision) -> int:
+    """Patches of one largest image: of its fixed size, or of the tokens it becomes. [unitless]"""
+    merged = vision.tokens_per_image * vision.spatial_merge_size * vision.spatial_merge_size
+    side = vision.image_size // vision.patch_size if vision.patch_size else 0
+    return side * side if side else merged
+
+
+def _profiled(model: Model, vision: Vision, settings: Settings, rank: Rank, items: int, tokens: int) -> Images:
+    width = settings.element_bytes
+    patches = items * patches_per_image(vision)
+    features = vision_encoder.features(
+        items=items,
+        tokens_per_item=tokens,
+        output_size=model.hidden_size * (1 + vision.deepstack_levels),
+        element_bytes=width,
+    )
+    pixels = vision_encoder.pixels(
+        patches=patches,
+        patch_size=vision.patch_size,
+        temporal_patch_size=vision.temporal_patch_size,
+        element_bytes=width,
+    )
+    ranks = 1 if settings.encoder_replicated else rank.tensor_parallel_size
+    widest = max(
+        vision_encoder.tower_mlp(
+            patches=patches,
+            hidden_size=vision.hidden_size,
+            width=ceil_div(vision.intermediate_size, ranks),
+            gated=vision.gated,
+            element_bytes=width,
+        ),
+        vision_encoder.tower_attention(
+            patches=patches,
+            hidden_size=vision.hidden_size,
+            tensor_parallel_size=ranks,
+            rotary=vision.temporal_patch_size > 1,
+            element_bytes=width,
+        ),
+    )
+    kept = features if settings.runner_v2 else features + pixels
+    return Images(kept=kept, peak=pixels + widest)
+
+
+# ---- band ----
+
+
+def _band(
+    name: str, shape: RankShape, settings: Settings, rank: Rank, kernel: moe_kernels.Kernel, images: Images
+) -> tuple[float, float]:
+    if name == "encoder":
+        return 0.15, 0.5
+    if shape.mla is not None and name == "forward":
+        return 0.10, 1.5
+    if shape.experts is not None and (kernel.quantized or rank.expert_parallel_size > 1):
+        return 0.05, 0.30
+    if settings.runner_v2:
+        return 0.10, 0.15
+    if images.kept and shape.experts is None:
+        return 0.02, 0.05
+    if name == "sampler":
+        return 0.03, 0.03
+    return 0.06, 0.06
+
+
+__all__ = ["Peak", "Rank", "compiles", "patches_per_image", "peak", "round_up"]

@@ -1,0 +1,174 @@
+"""What vLLM holds outside torch, by release and card: context, communicators, what the log calls non-torch, graphs."""
+
+from msgspec import Struct
+
+from tonnage.estimate.serving.rank_shape import RankShape
+from tonnage.estimate.serving.vllm_settings import Settings
+from tonnage.laws import cuda_graphs, runtime, serving_buffers
+from tonnage.spec.card import Placement
+from tonnage.spec.model import Model
+from tonnage.spec.report import Amount, exactly
+
+_VOCABULARY_ALIGNMENT = 16
+_COMMUNICATOR = (950 * 1024 * 1024, 1450 * 1024 * 1024)
+"""NCCL's own buffers over NVLink; free memory at start of H100 with 2 to 8 ranks. [bytes]"""
+
+
+class Outside(Struct, frozen=True, kw_only=True):
+    """Memory of one rank that torch does not allocate."""
+
+    context: Amount
+    communicator: Amount
+    """Opened before the baseline: outside the budget; nothing for one GPU. [bytes]"""
+    framework: Amount
+    """Loaded modules and local-memory pools, and runner buffers where the release counts them. [bytes]"""
+    communication: Amount
+    """Channels and workspaces opened after the baseline. [bytes]"""
+
+
+def outside(model: Model, settings: Settings, placement: Placement) -> Outside:
+    """
+    Everything of a rank beside torch.
+
+    Args:
+        model: Architecture.
+        settings: vLLM's settings.
+        placement: The layout.
+
+    Returns:
+        Context and communicator, which the budget may or may not count, and the two parts of non-torch.
+    """
+    release, ranks = settings.release, placement.tensor_parallel_size
+    constants = settings.core.non_torch
+    single = constants.single if settings.major == 9 else constants.single_other  # noqa: PLR2004
+    if settings.major == 9 and release.sampler == "triton" and model.vocab_size % _VOCABULARY_ALIGNMENT:  # noqa: PLR2004
+        single += constants.unaligned_vocabulary
+    single += counted_runner_buffers(model, settings)
+    context = Amount(0, 0, 0) if settings.core.context_in_budget else _context(settings)
+    if ranks == 1:
+        staged = placement.pipeline_parallel_size > 1
+        amount = constants.pipeline if staged else single
+        return Outside(
+            context=context,
+            communicator=_banded(_COMMUNICATOR[0] // 2, 0.6) if staged else exactly(0),
+            framework=_spread(amount, constants.spread_single),
+            communication=exactly(0),
+        )
+    whole = _tensor_parallel(settings, ranks)
+    fusion = _fusion(settings, placement)
+    framework = min(single, whole)
+    return Outside(
+        context=context,
+        communicator=exactly(0) if settings.core.communicator_in_budget else _communicator(settings, ranks),
+        framework=exactly(framework),
+        communication=_spread(whole - framework + fusion, constants.spread_tensor),
+    )
+
+
+def counted_runner_buffers(model: Model, settings: Settings) -> int:
+    """Penalty counts of the V2 runner, where the release charges the budget by free memory. [bytes]"""
+    if not (settings.runner_v2 and settings.release.consumed_accounting):
+        return 0
+    return serving_buffers.penalty_counts(max_num_seqs=settings.max_num_seqs, vocab_size=model.vocab_size)
+
+
+def uncounted_runner_buffers(model: Model, settings: Settings) -> int:
+    """The same where no budget counts them. [bytes]"""
+    if not settings.runner_v2 or settings.release.consumed_accounting:
+        return 0
+    return serving_buffers.penalty_counts(max_num_seqs=settings.max_num_seqs, vocab_size=model.vocab_size)
+
+
+def _context(settings: Settings) -> Amount:
+    bare = runtime.device_context(multiprocessors=settings.multiprocessors)
+    return Amount(int(bare * 0.85), int(bare * 1.25), int(bare * 2.2))
+
+
+def _tensor_parallel(settings: Settings, ranks: int) -> int:
+    constants = settings.core.non_torch
+    if not settings.nvswitch:
+        return constants.tensor_pcie
+    by_ranks = {int(size): amount for size, amount in constants.tensor_nvlink.items()}
+    return by_ranks[max((size for size in by_ranks if size <= ranks), default=min(by_ranks))]
+
+
+def _fusion(settings: Settings, placement: Placement) -> int:
+    kind = settings.release.fusion_workspace
+    if kind == "none" or settings.eager or placement.data_parallel_size > 1 or placement.pipeline_parallel_size > 1:
+        return 0
+    return runtime.fusion_workspace(
+        tensor_parallel_size=placement.tensor_parallel_size, major=settings.major, granular=kind == "granular"
+    )
+
+
+def _communicator(settings: Settings, ranks: int) -> Amount:
+    custom = runtime.custom_all_reduce()
+    if not settings.nvswitch:
+        return _banded(custom + _COMMUNICATOR[0] // 4, 0.8)
+    symmetric = runtime.symmetric_memory(tensor_parallel_size=ranks, major=settings.major)
+    nccl = _COMMUNICATOR[0] if ranks == 2 else _COMMUNICATOR[1]  # noqa: PLR2004
+    return _banded(custom + symmetric + nccl, 0.35)
+
+
+def _spread(amount: int, half_width: int) -> Amount:
+    return Amount(max(0, amount - half_width), amount, amount + half_width)
+
+
+def _banded(amount: int, part: float) -> Amount:
+    return Amount(int(amount * (1 - part)), amount, int(amount * (1 + part)))
+
+
+class Graphs(Struct, frozen=True, kw_only=True):
+    """Graph memory of one rank."""
+
+    size: Amount
+    estimate: Amount
+    """What the engine sets aside for it inside its budget; nothing where it does not. [bytes]"""
+
+
+NO_GRAPHS = Graphs(size=exactly(0), estimate=exactly(0))
+
+
+def graphs(shape: RankShape, settings: Settings, family: str, lora: bool) -> Graphs:
+    """
+    What capturing takes, and what the engine itself thinks it takes.
+
+    Args:
+        shape: Widths of the rank.
+        settings: vLLM's settings.
+        family: Family of the weight format.
+        lora: Adapters are enabled.
+
+    Returns:
+        Both sizes with their bands.
+    """
+    if settings.eager:
+        return NO_GRAPHS
+    release = settings.release
+    constants = settings.core.graphs
+    law = cuda_graphs.captured(
+        layers=shape.layers,
+        sizes=len(settings.captures),
+        largest=settings.captures[-1],
+        hidden_size=shape.hidden_size,
+        element_bytes=2,
+        base=constants.base,
+        per_node=constants.per_node,
+        buffer_layers=constants.buffer_layers,
+        mixture_of_experts=constants.mixture_of_experts if shape.experts is not None else 0,
+    )
+    if lora and not settings.legacy:
+        law = int(law * constants.lora_factor)
+    if family == "bitsandbytes":
+        law += constants.bitsandbytes + cuda_graphs.dequantized_gate_up(
+            hidden_size=shape.hidden_size, width=shape.mlp_width, element_bytes=settings.element_bytes
+        )
+    real = int(law * constants.v2_factor) if settings.runner_v2 else law
+    spread = constants.spread if shape.experts is None else constants.spread * 1.4
+    size = Amount(int(real / spread), real, int(real * spread))
+    counted = release.graph_estimate == "all" or (release.graph_estimate == "v1" and not settings.runner_v2)
+    if not counted or settings.rocm:
+        return Graphs(size=size, estimate=exactly(0))
+    estimate = int(law * constants.estimate_factor)
+    wide = 1.5 if shape.experts is None else 2.5
+    return Graphs(size=size, estimate=Amount(int(estimate / wide), estimate, int(estimate * wide)))

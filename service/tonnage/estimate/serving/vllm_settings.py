@@ -1,0 +1,310 @@
+"""vLLM's settings for one card: what the caller says, and for the rest what that release does by default."""
+
+from typing import Any, TypeVar
+
+from msgspec import Struct
+
+from tonnage.estimate.caches import DTYPE_BYTES, plain_kv_format
+from tonnage.estimate.identity_cache import remembered
+from tonnage.laws import cuda_graphs
+from tonnage.spec import card
+from tonnage.spec.engines.vllm import BatchTier, Core
+from tonnage.spec.engines.vllm import Vllm as Release
+from tonnage.spec.facts import Gpu, KvFormat
+from tonnage.spec.model import Model
+from tonnage.spec.report import Assumption
+from tonnage.spec.workload import Workload
+
+T = TypeVar("T")
+
+_DTYPES = {
+    "bfloat16": "bf16", "bf16": "bf16", "float16": "fp16", "half": "fp16", "fp16": "fp16",
+    "float32": "fp32", "float": "fp32", "fp32": "fp32",
+}  # fmt: skip
+_V0_CHUNKED_ABOVE = 32_768
+_MULTIMODAL_BATCH = 5_120
+_SMALLEST_BATCH = 2_048
+_MLA_BLOCK = 64
+_NVSWITCH_DOMAIN = 4
+"""Bridges join pairs; more GPUs in one domain meet in a switch. [GPUs]"""
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """Everything of the engine's configuration that memory depends on."""
+
+    release: Release
+    legacy: bool
+    """The V0 engine runs it."""
+    runner_v2: bool
+    dtype: str
+    element_bytes: int
+    max_model_len: int
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    fraction: float
+    pool_bytes: int | None
+    """A pool the caller fixed. [bytes]"""
+    block_size: int
+    block_size_given: bool
+    kv_formats: tuple[KvFormat, KvFormat]
+    captures: tuple[int, ...]
+    speculative_tokens: int
+    images: bool
+    """Images are profiled (a multimodal model whose limits are not all zero)."""
+    encoder_replicated: bool
+    major: int
+    """Compute capability, major number; 0 for cards without one."""
+    minor: int
+    multiprocessors: int
+    l2_cache_bytes: int
+    nvswitch: bool
+    rocm: bool
+    keeps_gate_up: bool
+    """The model's code keeps gate and up projection alive until the MLP is done."""
+    assumptions: tuple[Assumption, ...]
+
+    @property
+    def core(self) -> Core:
+        """What the engine core that runs counts."""
+        return self.release.v0 if self.legacy or self.release.v1 is None else self.release.v1
+
+    @property
+    def rows(self) -> int:
+        """Requests of the dummy batch. [requests]"""
+        return min(self.max_num_seqs, self.max_num_batched_tokens)
+
+    @property
+    def eager(self) -> bool:
+        """No graphs are captured."""
+        return not self.captures
+
+    @property
+    def in_flight_tokens(self) -> int:
+        """Tokens scheduled and not yet computed that windows must leave room for. [tokens]"""
+        return self.max_num_batched_tokens * (2 if self.release.in_flight_batches else 1)
+
+
+def settings(workload: Workload) -> Settings:
+    """
+    The configuration vLLM ends up with.
+
+    Args:
+        workload: Resolved card for vLLM.
+
+    Returns:
+        Settings with every default filled in, and the assumptions that filled them.
+    """
+    serving, release, model, gpu = workload.serving, workload.profile, workload.model, workload.gpu
+    assert isinstance(serving, card.Vllm)  # noqa: S101  (dispatch is by this type)
+    assert isinstance(release, Release)  # noqa: S101
+    return _Reader(serving, release, model, gpu, workload).read()
+
+
+class _Reader:
+    """Reads one card; notes every default it takes."""
+
+    def __init__(self, serving: card.Vllm, release: Release, model: Model, gpu: Gpu | None, workload: Workload) -> None:
+        self.serving = serving
+        self.release = release
+        self.model = model
+        self.gpu = gpu
+        self.workload = workload
+        self.notes: list[Assumption] = []
+
+    def read(self) -> Settings:
+        serving, release, gpu = self.serving, self.release, self.gpu
+        major, minor = compute_capability(gpu)
+        legacy = runs_v0(release, major, minor, self.workload)
+        dtype = _dtype(self.workload)
+        length = self.max_model_len()
+        seqs, tokens = self.batch(length, legacy)
+        speculative = serving.speculative.num_speculative_tokens if serving.speculative is not None else 0
+        fraction = serving.gpu_memory_utilization
+        if fraction is None:
+            fraction = self.note("gpu_memory_utilization", release.gpu_memory_utilization)
+        captures = self.captures(seqs, tokens, speculative, legacy, major)
+        kv_formats = self.workload.kv_formats or (plain_kv_format(dtype), plain_kv_format(dtype))
+        pool = serving.kv_cache_memory_bytes
+        return Settings(
+            release=release,
+            legacy=legacy,
+            runner_v2=runs_v2(release, self.model, self.workload, legacy),
+            dtype=dtype,
+            element_bytes=DTYPE_BYTES[dtype],
+            max_model_len=length,
+            max_num_seqs=seqs,
+            max_num_batched_tokens=tokens,
+            fraction=fraction,
+            pool_bytes=pool if isinstance(pool, int) else None,
+            block_size=serving.block_size or (_MLA_BLOCK if traits(self.model).mla else release.block_size),
+            block_size_given=serving.block_size is not None,
+            kv_formats=kv_formats,
+            captures=captures,
+            speculative_tokens=speculative,
+            images=profiles_images(self.model, serving),
+            encoder_replicated=serving.multimodal is not None and serving.multimodal.encoder_tp_mode == "data",
+            major=major,
+            minor=minor,
+            multiprocessors=(gpu.multiprocessors if gpu is not None else None) or 108,
+            l2_cache_bytes=(gpu.l2_cache_bytes if gpu is not None else None) or 0,
+            nvswitch=gpu is not None and (gpu.nvlink_domain_max or 0) >= _NVSWITCH_DOMAIN,
+            rocm=gpu is not None and gpu.vendor == "amd",
+            keeps_gate_up=self.model.model_type not in release.rebinding_model_types,
+            assumptions=tuple(self.notes),
+        )
+
+    def note(self, field: str, value: T, why: str | None = None) -> T:
+        self.notes.append(Assumption(f"serving.{field}", value, why or f"vLLM {self.release.since} default"))
+        return value
+
+    def max_model_len(self) -> int:
+        given = self.serving.max_model_len
+        return given or self.note("max_model_len", traits(self.model).native_length, "longest the model states")
+
+    def batch(self, length: int, legacy: bool) -> tuple[int, int]:
+        seqs, tokens = self.serving.max_num_seqs, self.serving.max_num_batched_tokens
+        tier = batch_tier(self.release, self.gpu)
+        if legacy:
+            seqs = seqs or self.note("max_num_seqs", 256)
+            return seqs, tokens or self.note("max_num_batched_tokens", self.unchunked_tokens(length))
+        default_seqs = seqs or tier.max_num_seqs
+        if tokens is None:
+            tokens = min(tier.max_num_batched_tokens, default_seqs * length)
+            self.note("max_num_batched_tokens", tokens, _tier_reason(self.release, self.gpu))
+        if seqs is None:
+            seqs = self.note("max_num_seqs", min(default_seqs, tokens), _tier_reason(self.release, self.gpu))
+        return seqs, tokens
+
+    def unchunked_tokens(self, length: int) -> int:
+        """Batch of the V0 engine: the longest request, unless chunked prefill switches itself on."""
+        chunked = self.release.v0_chunked_prefill_tokens
+        kind = traits(self.model)
+        plain = not (kind.windows or kind.mla or self.serving.lora or self.serving.speculative or self.model.vision)
+        if chunked and plain and length > _V0_CHUNKED_ABOVE:
+            return chunked
+        return max(length, _MULTIMODAL_BATCH if self.model.vision else _SMALLEST_BATCH)
+
+    def captures(self, seqs: int, tokens: int, speculative: int, legacy: bool, major: int) -> tuple[int, ...]:
+        serving, release = self.serving, self.release
+        if serving.enforce_eager:
+            return ()
+        if serving.cudagraph_capture_sizes is not None:
+            return tuple(sorted(serving.cudagraph_capture_sizes))
+        largest = serving.cudagraph_max_capture_size
+        if legacy:
+            return cuda_graphs.decode_capture_sizes(max_num_seqs=largest or seqs)
+        if largest is None:
+            limit = release.capture_limit
+            if major == 10 and release.capture_limit_blackwell is not None:
+                limit = release.capture_limit_blackwell
+            largest = cuda_graphs.largest_capture(
+                max_num_seqs=seqs,
+                tokens_per_request=1 + speculative,
+                limit=limit,
+                max_num_batched_tokens=tokens,
+            )
+        return cuda_graphs.capture_sizes(largest=largest, step_above_256=release.capture_step_above_256)
+
+
+def compute_capability(gpu: Gpu | None) -> tuple[int, int]:
+    """Major and minor number; (0, 0) where the card has none or is not known."""
+    if gpu is None or gpu.compute_capability is None:
+        return 0, 0
+    major, _, minor = gpu.compute_capability.partition(".")
+    return (int(major), int(minor or 0)) if major.isdigit() else (0, 0)
+
+
+def runs_v0(release: Release, major: int, minor: int, workload: Workload) -> bool:
+    """Whether the V0 engine runs the card: always before V1, later where V1 has no support."""
+    if release.engine_core == "v0":
+        return True
+    least = release.v0_below_compute_capability
+    if least is not None and major and (major, minor) < tuple(int(n) for n in least.split(".")):
+        return True
+    return workload.weight_format.family in release.v0_weight_formats
+
+
+def runs_v2(release: Release, model: Model, workload: Workload, legacy: bool) -> bool:
+    """Whether the V2 model runner is the default for the model."""
+    rule = release.model_runner_v2
+    if legacy or rule == "none":
+        return False
+    if rule == "all":
+        return True
+    kind = traits(model)
+    listed = model.model_type in release.v2_model_types
+    if rule == "listed_plain":
+        return listed and not kind.experts and workload.weight_format.kind == "plain"
+    if rule == "listed":
+        return listed
+    return listed or not (kind.experts or kind.recurrent)
+
+
+def batch_tier(release: Release, gpu: Gpu | None) -> BatchTier:
+    """Default batch limits of the card's class; an unknown card is of the smallest."""
+    device = 0 if gpu is None else gpu.memory_device_bytes or gpu.memory_usable_bytes
+    name = "" if gpu is None else f"{gpu.id} {gpu.name}".lower()
+    for tier in release.tiers:
+        if device >= tier.minimum_device_bytes and not any(part in name for part in tier.except_names):
+            return tier
+    return release.tiers[-1]
+
+
+def _tier_reason(release: Release, gpu: Gpu | None) -> str:
+    return f"vLLM {release.since} default for {'an unknown card' if gpu is None else gpu.name}"
+
+
+class Traits(Struct, frozen=True, kw_only=True):
+    """What settings ask of an architecture."""
+
+    experts: bool
+    recurrent: bool
+    mla: bool
+    windows: bool
+    native_length: int
+
+
+@remembered()
+def traits(model: Model) -> Traits:
+    """What kinds of layers a model has, and its longest length."""
+    layers = [group.layer for group in model.layers]
+    kinds = {layer.attention.kind for layer in layers if layer.attention is not None}
+    return Traits(
+        experts=any(layer.moe is not None for layer in layers),
+        recurrent=any(layer.recurrent is not None for layer in layers),
+        mla="mla" in kinds,
+        windows=bool(kinds & {"sliding", "chunked"}),
+        native_length=_native_length(model),
+    )
+
+
+def _native_length(model: Model) -> int:
+    """max_position_embeddings, stretched as vLLM's _get_and_verify_max_len does. [tokens]"""
+    length = model.max_position_embeddings or _SMALLEST_BATCH
+    scaling: dict[str, Any] = model.rope_scaling or {}
+    kind, factor = scaling.get("rope_type", scaling.get("type")), scaling.get("factor")
+    if kind == "yarn" and isinstance(factor, int | float):
+        return int((scaling.get("original_max_position_embeddings") or length) * factor)
+    if kind in ("linear", "dynamic") and isinstance(factor, int | float) and "gemma3" not in model.model_type:
+        return int(length * factor)
+    return length
+
+
+def _dtype(workload: Workload) -> str:
+    """dtype the model runs in; an fp32 checkpoint runs in 16 bit unless the caller says otherwise."""
+    asked = getattr(workload.serving, "dtype", None)
+    if asked is not None and asked.lower() in _DTYPES:
+        return _DTYPES[asked.lower()]
+    stored = workload.weight_format.id if workload.weight_format.kind == "plain" else workload.model.dtype
+    return stored if stored in ("bf16", "fp16") else "fp16" if stored == "fp32" else "bf16"
+
+
+def profiles_images(model: Model, serving: card.Vllm) -> bool:
+    """Whether the vision tower is loaded and profiled."""
+    if model.vision is None:
+        return False
+    limits = serving.multimodal
+    if limits is None:
+        return True
+    given = (limits.images_per_prompt, limits.videos_per_prompt)
+    return not limits.language_model_only and any(limit != 0 for limit in given)

@@ -1,0 +1,105 @@
+"""Vision towers in a profile run: how many items, what their pixels and features take, and the tower's own widest moment."""
+
+
+def items(*, budget: int, tokens_per_item: int, max_num_seqs: int, limit: int, max_model_len: int) -> int:
+    """
+    Items of the largest kind that one encoder batch is profiled with.
+
+    Args:
+        budget: max_num_batched_tokens. [tokens]
+        tokens_per_item: Tokens one largest item becomes. [tokens]
+        max_num_seqs: Running requests. [requests]
+        limit: Items per prompt. [unitless]
+        max_model_len: Longest request. [tokens]
+
+    Returns:
+        Items, at least one. [unitless]
+
+    Source:
+        vllm-project/vllm@0.19.0 vllm/multimodal/encoder_budget.py MultiModalBudget._get_max_items
+    """
+    by_budget = max(budget, tokens_per_item) // tokens_per_item
+    by_prompt = max_num_seqs * min(limit, max(max_model_len // tokens_per_item, 1))
+    return max(1, min(by_budget, by_prompt))
+
+
+def features(*, items: int, tokens_per_item: int, output_size: int, element_bytes: int) -> int:
+    """
+    Encoder outputs, kept while the language model is profiled.
+
+    Args:
+        items: Profiled items. [unitless]
+        tokens_per_item: Tokens of an item. [tokens]
+        output_size: Width of a feature. [elements]
+        element_bytes: dtype of the model. [bytes]
+
+    Returns:
+        Size. [bytes]
+
+    Source:
+        vllm-project/vllm@0.19.0 vllm/v1/worker/gpu_model_runner.py profile_run (encoder_cache)
+    """
+    return items * tokens_per_item * output_size * element_bytes
+
+
+def pixels(*, patches: int, patch_size: int, temporal_patch_size: int, element_bytes: int, channels: int = 3) -> int:
+    """
+    Pixels of the profiled items.
+
+    Args:
+        patches: Patches over all items. [unitless]
+        patch_size: Side of a patch. [pixels]
+        temporal_patch_size: Frames of a patch. [unitless]
+        element_bytes: dtype of the model. [bytes]
+        channels: Colours. [unitless]
+
+    Returns:
+        Size. [bytes]
+
+    Source:
+        vllm-project/vllm@0.19.0 vllm/v1/worker/gpu_model_runner.py _get_mm_dummy_batch
+    """
+    return patches * channels * patch_size * patch_size * temporal_patch_size * element_bytes
+
+
+def tower_mlp(*, patches: int, hidden_size: int, width: int, gated: bool, element_bytes: int) -> int:
+    """
+    Widest moment of the tower's MLP: stream, residual, and the halves with their product.
+
+    Args:
+        patches: Patches over all items. [unitless]
+        hidden_size: Width of the tower. [elements]
+        width: Width of its MLP on this rank. [elements]
+        gated: Gate and up projection.
+        element_bytes: dtype of the model. [bytes]
+
+    Returns:
+        Transient peak. [bytes]
+
+    Source:
+        vllm-project/vllm@0.19.0 vllm/model_executor/models/siglip.py SiglipMLP, qwen2_5_vl.py Qwen2_5_VisionMLP
+    """
+    return patches * element_bytes * (2 * hidden_size + (3 if gated else 2) * width)
+
+
+def tower_attention(
+    *, patches: int, hidden_size: int, tensor_parallel_size: int, rotary: bool, element_bytes: int
+) -> int:
+    """
+    Widest moment of the tower's attention: q, k, v, their rotated copies and the output.
+
+    Args:
+        patches: Patches over all items. [unitless]
+        hidden_size: Width of the tower. [elements]
+        tensor_parallel_size: Ranks that share the heads. [unitless]
+        rotary: Rotary positions: q and k are copied twice.
+        element_bytes: dtype of the model. [bytes]
+
+    Returns:
+        Transient peak. [bytes]
+
+    Source:
+        vllm-project/vllm@0.19.0 vllm/model_executor/models/qwen2_5_vl.py Qwen2_5_VisionAttention.forward
+    """
+    copies = 8 if rotary else 4
+    return patches * element_bytes * (hidden_size + copies * hidden_size // tensor_parallel_size)
