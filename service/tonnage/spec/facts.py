@@ -39,12 +39,16 @@ class Gpu(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What nvidia-smi or rocm-smi prints. [bytes]"""
     memory_usable_bytes: int
     """What the allocator can have (torch total), conservatively. [bytes]"""
+    memory_usable_expected_bytes: int | None = None
+    """The total most logs print, where it differs from the smallest seen: engines that claim a fraction claim one of it. [bytes]"""
     usable_confidence: Confidence = "seen"
     memory_type: str | None = None
     bandwidth_bytes_per_second: int | None = None
     compute_capability: str | None = None
     multiprocessors: int | None = None
     """Streaming multiprocessors or compute units: the device context grows with them. [unitless]"""
+    l2_cache_bytes: int | None = None
+    """L2 cache: compilers flush it with a buffer of its size while they time kernels. [bytes]"""
     form: str | None = None
     pcie: str | None = None
     nvlink_bytes_per_second: int | None = None

@@ -60,7 +60,7 @@ def weight_rules(
         absent=frozenset({"mtp"}) if images else frozenset({"mtp"}) | towers,
         expert_hidden_multiple=padding.hidden,
         expert_intermediate_multiple=padding.intermediate,
-        keeps_zeros=not (marlin and weight_format.family == "gptq"),
+        without_zeros=frozenset({"gptq"}) if marlin else frozenset(),
         nested_scales_expanded=expands_nested,
     )
 
