@@ -41,6 +41,29 @@ def absorbed_projections(
     return kv_lora_rank * heads * (qk_nope_head_dim + v_head_dim) * element_bytes
 
 
+def absorbed_matrices(
+    *, query_size: int, hidden_size: int, kv_lora_rank: int, heads: int, element_bytes: int
+) -> int:
+    """
+    Products of MLA's projections that early releases formed once: query with key, value with output.
+
+    Args:
+        query_size: Input of the query's up-projection: its low rank, or the hidden size. [elements]
+        hidden_size: Width of the model. [elements]
+        kv_lora_rank: Width of the latent. [elements]
+        heads: Attention heads of this rank. [heads]
+        element_bytes: dtype of the products. [bytes]
+
+    Returns:
+        Size in one layer. [bytes]
+
+    Source:
+        vllm-project/vllm@0.7.3 vllm/attention/backends/mla/utils.py process_weights_after_loading (W_Q_UK, W_UV_O);
+        measured: tests/measured/serving_vllm.json#vllm07-dscoder-v2-lite-tp8
+    """
+    return (query_size + hidden_size) * kv_lora_rank * heads * element_bytes
+
+
 def lora_slots(*, max_loras: int, max_lora_rank: int, widths: int, element_bytes: int) -> int:
     """
     Slots for adapters, allocated when the model is loaded.

@@ -35,8 +35,12 @@ def kernel_family(weight_format: WeightFormat) -> str:
     """Kernel family of a weight format: by its own family, else by its width."""
     if weight_format.kind == "plain":
         return "bf16"
+    if weight_format.id.startswith("mxfp4"):
+        return "mxfp4"
     if weight_format.family == "fp8" and weight_format.block_shape is not None:
         return "fp8_block"
+    if weight_format.native_dtype == "int8":
+        return "int8"
     return _FAMILIES.get(weight_format.family, "wna16")
 
 

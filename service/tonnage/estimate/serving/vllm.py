@@ -11,16 +11,18 @@ from tonnage.estimate.serving.vllm_cache import Layout, layout
 from tonnage.estimate.serving.vllm_profile import Peak, Rank, peak
 from tonnage.estimate.serving.vllm_runtime import Graphs, Outside, graphs, outside
 from tonnage.estimate.serving.vllm_settings import Settings, settings, traits
-from tonnage.estimate.serving.vllm_weights import buffers, expert_ranks, loaded_weights, lora_slots
+from tonnage.estimate.serving.vllm_weights import Loaded, buffers, expert_ranks, loaded_weights, lora_slots
 from tonnage.estimate.weights import StageWeights
 from tonnage.laws import budget, kv_blocks
 from tonnage.spec import card
 from tonnage.spec.facts import Gpu
-from tonnage.spec.report import Account, Amount, CapacityTokens, GpuLoad, Host, KvCache, MemoryItem, exactly, within
+from tonnage.spec.report import Account, Amount, CapacityTokens, GpuLoad, Host, KvCache, MemoryItem, exactly
 from tonnage.spec.workload import Workload
-from tonnage.units import GiB
+from tonnage.units import GiB, MiB
 
-_WEIGHT_BANDS = {"plain": 0.004, "fp8": 0.006, "int8": 0.006, "mxfp4": 0.01}
+_WEIGHT_SLACK = 32 * MiB
+"""A rotary table more or less: checkpoints of one architecture differ in their longest position. [bytes]"""
+_WEIGHT_BANDS = {"plain": 0.003, "fp8": 0.006, "int8": 0.006, "mxfp4": 0.01}
 _WEIGHT_BAND = 0.02
 _LATENT_ALIGN = 64
 
@@ -60,9 +62,9 @@ def account(workload: Workload) -> Account:
         chosen.major,
         expert_parallel=expert_ranks(workload.placement, workload) > 1,
     )
-    stages = loaded_weights(workload, chosen, kernel.name)
-    ranks = _ranks(workload, chosen, stages, kernel)
-    cut = _layout(workload, chosen, stages)
+    loaded = loaded_weights(workload, chosen, kernel)
+    ranks = _ranks(workload, chosen, loaded, kernel)
+    cut = _layout(workload, chosen, loaded.stages)
     wanted = demand(serving, workload.placement, chosen.max_model_len)
     total = total_memory(workload.gpu)
     blocks = _blocks(ranks, cut) if total is not None else None
@@ -103,7 +105,7 @@ def _claim(total: Amount | None, chosen: Settings) -> int | None:
 
 
 def _ranks(
-    workload: Workload, chosen: Settings, stages: tuple[StageWeights, ...], kernel: moe_kernels.Kernel
+    workload: Workload, chosen: Settings, loaded: Loaded, kernel: moe_kernels.Kernel
 ) -> tuple[RankAccount, ...]:
     placement, model = workload.placement, workload.model
     tp = placement.tensor_parallel_size
@@ -111,6 +113,7 @@ def _ranks(
     beside = outside(model, chosen, placement)
     total = total_memory(workload.gpu)
     found: list[RankAccount] = []
+    stages = loaded.stages
     for stage in stages:
         last = stage.stage == len(stages) - 1
         held = stage.layers or None
@@ -119,8 +122,10 @@ def _ranks(
         stored = buffers(
             model, stage.layers, stage.stage == 0,
             tensor_parallel_size=tp, element_bytes=chosen.element_bytes,
-            tokens=chosen.max_num_batched_tokens, images=chosen.images,
+            tokens=chosen.max_num_batched_tokens, images=chosen.images, local_rope=chosen.release.local_rope_model_types,
+            absorbs_matrices=chosen.release.absorbs_matrices,
         )  # fmt: skip
+        stored += loaded.remainders[stage.stage]
         lora = chosen_lora(workload)
         slots = lora_slots(model, lora, stage.layers, chosen, tp) if lora is not None else 0
         weights, offloaded = _weights(workload, stage.total, len(stages) * tp)
@@ -171,7 +176,9 @@ def _weights(workload: Workload, computed: int, shares: int) -> tuple[Amount, in
     part = _WEIGHT_BANDS.get(family, _WEIGHT_BAND)
     if not workload.model.known:
         part = 0.1
-    return within(size - offloaded, part), offloaded
+    half = int(size * part) + _WEIGHT_SLACK
+    held = size - offloaded
+    return Amount(max(0, held - half), held, held + half), offloaded
 
 
 def _pool(

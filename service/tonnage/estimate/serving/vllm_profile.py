@@ -8,11 +8,12 @@ the forward pass, the sampler's dummy run and the vision encoder.
 from msgspec import Struct
 
 from tonnage.estimate.serving import moe_kernels
+from tonnage.estimate.serving.profiled_items import Item, largest_item
 from tonnage.estimate.serving.rank_shape import RankShape
 from tonnage.estimate.serving.vllm_settings import Settings
 from tonnage.laws import sampler, serving_activations, vision_encoder
 from tonnage.spec.model import Model, Vision
-from tonnage.units import ceil_div, round_up
+from tonnage.units import ceil_div
 
 
 class Peak(Struct, frozen=True, kw_only=True):
@@ -86,7 +87,7 @@ def peak(model: Model, shape: RankShape, settings: Settings, rank: Rank, kernel:
     indexer = _indexer_gather(shape, settings)
     persistent = max(workspace, indexer)
     images = _images(model, settings, rank)
-    branches = [_forward(shape, settings, rank, transient, images.kept)]
+    branches = [_forward(shape, settings, rank, transient, images.kept, kernel.family == "int8")]
     later = 0
     if rank.samples:
         branches.append(_sampler(model, shape, settings, images.kept))
@@ -125,10 +126,14 @@ def _detail(leading: Branch, settings: Settings) -> str:
 # ---- forward ----
 
 
-def _forward(shape: RankShape, settings: Settings, rank: Rank, experts: int, kept: int) -> Branch:
+def _forward(
+    shape: RankShape, settings: Settings, rank: Rank, experts: int, kept: int, quantizes_input: bool
+) -> Branch:
     tokens, width = settings.max_num_batched_tokens, settings.element_bytes
     stream = serving_activations.stream(tokens=tokens, hidden_size=shape.hidden_size, element_bytes=width)
     dense = _dense(shape, settings) if shape.mlp_width else 0
+    if quantizes_input:
+        dense += serving_activations.quantized_input(tokens=tokens, width=shape.mlp_width)
     attention = 3 * stream + tokens * shape.attention_width * width
     mixture = 4 * stream + experts + _flush(settings) if shape.experts is not None else 0
     latent = 3 * stream + _context_projection(shape, settings) if shape.mla is not None else 0
@@ -240,7 +245,6 @@ class Images(Struct, frozen=True):
 
 
 NO_IMAGES = Images()
-_DEFAULT_LIMIT = 999
 
 
 def _images(model: Model, settings: Settings, rank: Rank) -> Images:
@@ -248,32 +252,25 @@ def _images(model: Model, settings: Settings, rank: Rank) -> Images:
     skipped = settings.runner_v2 and not settings.release.v2_profiles_encoder
     if vision is None or not settings.images or not rank.first or skipped or settings.legacy:
         return NO_IMAGES
-    tokens = vision.tokens_per_image
-    if not tokens:
+    item = largest_item(vision, settings.max_model_len, settings.videos)
+    if item is None:
         return NO_IMAGES
     items = vision_encoder.items(
         budget=settings.max_num_batched_tokens,
-        tokens_per_item=tokens,
+        tokens_per_item=item.tokens,
         max_num_seqs=settings.max_num_seqs,
-        limit=_DEFAULT_LIMIT,
+        limit=settings.images_per_prompt,
         max_model_len=settings.max_model_len,
     )
-    return _profiled(model, vision, settings, rank, items, tokens)
+    return _profiled(model, vision, settings, rank, items, item)
 
 
-def patches_per_image(vision: Vision) -> int:
-    """Patches of one largest image: of its fixed size, or of the tokens it becomes. [unitless]"""
-    merged = vision.tokens_per_image * vision.spatial_merge_size * vision.spatial_merge_size
-    side = vision.image_size // vision.patch_size if vision.patch_size else 0
-    return side * side if side else merged
-
-
-def _profiled(model: Model, vision: Vision, settings: Settings, rank: Rank, items: int, tokens: int) -> Images:
+def _profiled(model: Model, vision: Vision, settings: Settings, rank: Rank, items: int, item: Item) -> Images:
     width = settings.element_bytes
-    patches = items * patches_per_image(vision)
+    patches = items * item.patches
     features = vision_encoder.features(
         items=items,
-        tokens_per_item=tokens,
+        tokens_per_item=item.tokens,
         output_size=model.hidden_size * (1 + vision.deepstack_levels),
         element_bytes=width,
     )
@@ -325,4 +322,4 @@ def _band(
     return 0.06, 0.06
 
 
-__all__ = ["Peak", "Rank", "compiles", "patches_per_image", "peak", "round_up"]
+__all__ = ["Peak", "Rank", "compiles", "peak"]

@@ -8,10 +8,17 @@ from tonnage.laws import cuda_graphs, runtime, serving_buffers
 from tonnage.spec.card import Placement
 from tonnage.spec.model import Model
 from tonnage.spec.report import Amount, exactly
+from tonnage.units import MiB
 
 _VOCABULARY_ALIGNMENT = 16
-_COMMUNICATOR = (950 * 1024 * 1024, 1450 * 1024 * 1024)
+_COMMUNICATOR = (950 * MiB, 1450 * MiB)
 """NCCL's own buffers over NVLink; free memory at start of H100 with 2 to 8 ranks. [bytes]"""
+
+
+_CONSUMER_BLACKWELL = 12
+_CONSUMER_BLACKWELL_SURPLUS = 1024 * MiB
+"""One RTX 5090 log is short of so much; no cause found. [bytes]"""
+_OTHER_SWITCHED = 300 * MiB
 
 
 class Outside(Struct, frozen=True, kw_only=True):
@@ -51,7 +58,7 @@ def outside(model: Model, settings: Settings, placement: Placement) -> Outside:
         return Outside(
             context=context,
             communicator=_banded(_COMMUNICATOR[0] // 2, 0.6) if staged else exactly(0),
-            framework=_spread(amount, constants.spread_single),
+            framework=_single_band(amount, settings),
             communication=exactly(0),
         )
     whole = _tensor_parallel(settings, ranks)
@@ -108,6 +115,19 @@ def _communicator(settings: Settings, ranks: int) -> Amount:
     symmetric = runtime.symmetric_memory(tensor_parallel_size=ranks, major=settings.major)
     nccl = _COMMUNICATOR[0] if ranks == 2 else _COMMUNICATOR[1]  # noqa: PLR2004
     return _banded(custom + symmetric + nccl, 0.35)
+
+
+def _single_band(amount: int, settings: Settings) -> Amount:
+    band = _spread(amount, settings.core.non_torch.spread_single)
+    if settings.major != _CONSUMER_BLACKWELL:
+        return band
+    return Amount(band.low, band.expected, band.high + _CONSUMER_BLACKWELL_SURPLUS)
+
+
+def _tensor_half_width(settings: Settings) -> int:
+    """Constants come from Hopper; other cards with a switch are known less well. [bytes]"""
+    half = settings.core.non_torch.spread_tensor
+    return half if settings.major == 9 or not settings.nvswitch else max(half, _OTHER_SWITCHED)
 
 
 def _spread(amount: int, half_width: int) -> Amount:

@@ -25,6 +25,8 @@ _V0_CHUNKED_ABOVE = 32_768
 _MULTIMODAL_BATCH = 5_120
 _SMALLEST_BATCH = 2_048
 _MLA_BLOCK = 64
+_ITEM_LIMIT = 999
+"""Items of a kind per prompt where the caller sets no limit. [unitless]"""
 _NVSWITCH_DOMAIN = 4
 """Bridges join pairs; more GPUs in one domain meet in a switch. [GPUs]"""
 
@@ -51,6 +53,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     speculative_tokens: int
     images: bool
     """Images are profiled (a multimodal model whose limits are not all zero)."""
+    videos: bool
+    """Videos may be profiled too."""
+    images_per_prompt: int
     encoder_replicated: bool
     major: int
     """Compute capability, major number; 0 for cards without one."""
@@ -142,6 +147,8 @@ class _Reader:
             captures=captures,
             speculative_tokens=speculative,
             images=profiles_images(self.model, serving),
+            videos=serving.multimodal is None or serving.multimodal.videos_per_prompt != 0,
+            images_per_prompt=(serving.multimodal.images_per_prompt if serving.multimodal else None) or _ITEM_LIMIT,
             encoder_replicated=serving.multimodal is not None and serving.multimodal.encoder_tp_mode == "data",
             major=major,
             minor=minor,

@@ -1,15 +1,18 @@
 """Weights as vLLM loads them: its padding and replication rules, the buffers beside them, adapter slots."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
 from tonnage.estimate.caches import decoder_groups
 from tonnage.estimate.identity_cache import remembered
+from tonnage.estimate.resident import resident_tensors, unsplit_remainders
+from tonnage.estimate.serving.moe_kernels import Kernel
 from tonnage.estimate.serving.vllm_settings import Settings
 from tonnage.estimate.weights import StageWeights, WeightRules, stage_weights
 from tonnage.laws import serving_buffers
 from tonnage.spec.card import Placement, ServingLora
+from tonnage.spec.engines.vllm import Vllm as Release
 from tonnage.spec.facts import WeightFormat
 from tonnage.spec.model import Attention, Model, Tensor
 from tonnage.spec.workload import Workload
@@ -20,84 +23,122 @@ _STACKED_MROPE = 4
 
 
 class Padding(Struct, frozen=True):
-    """What a kernel pads experts to: hidden side, intermediate side per rank. [elements]"""
+    """What an expert kernel pads matrices to. [elements]"""
 
     hidden: int = 1
     intermediate: int = 1
+    values: int = 1
+    """Columns of the packed values, their scales left as they are."""
 
 
-_MXFP4_PADDING = {"triton": Padding(256, 128), "marlin": Padding(256, 128), "flashinfer_trtllm": Padding(256, 256)}
+_MXFP4_PADDING = {
+    "gpt_oss_triton": Padding(intermediate=64, values=256),
+    "marlin": Padding(hidden=256, intermediate=128),
+    "flashinfer_trtllm": Padding(hidden=256, intermediate=256),
+    "flashinfer_cutlass": Padding(hidden=128, intermediate=128),
+}
+_SHARDED_MXFP4 = Padding(intermediate=256, values=256)
+"""Of the Triton layout when experts are cut; fitted to one start-up log, no rule found in the source."""
+_TOWERS = frozenset({"vision", "projector"})
+_DRAFTS = frozenset({"mtp"})
+_MARLIN_SINCE = 8
+"""Major compute capability from which group formats are repacked for Marlin."""
 
 
 @remembered()
 def weight_rules(
-    weight_format: WeightFormat,
-    expands_nested: bool,
-    marlin: bool,
-    images: bool,
-    encoder_replicated: bool,
-    backend: str,
+    release: Release, *, marlin: bool, images: bool, encoder_replicated: bool, mxfp4_backend: str, sharded: bool
 ) -> WeightRules:
     """
-    vLLM's rules for a format; one object each, because results are kept by it.
+    vLLM's rules; one object each, because results are kept by it.
 
     Args:
-        weight_format: Format of the weights.
-        expands_nested: Double-quantized constants are undone at load.
+        release: vLLM's release.
         marlin: The card repacks group formats for Marlin, which drops symmetric zeros and the group index.
         images: The vision tower is loaded.
         encoder_replicated: Every rank holds the whole tower.
-        backend: Expert kernel.
+        mxfp4_backend: Kernel of MXFP4 experts, "" for other formats.
+        sharded: Experts are cut.
 
     Returns:
         Rules for `estimate.weights`.
     """
-    padding = _MXFP4_PADDING.get(backend, Padding()) if weight_format.family == "mxfp4" else Padding()
-    towers = frozenset({"vision", "projector"})
+    padding = _MXFP4_PADDING.get(mxfp4_backend, Padding())
+    if mxfp4_backend == "gpt_oss_triton" and sharded:
+        padding = _SHARDED_MXFP4
     return WeightRules(
         vocabulary_multiple=_VOCABULARY_MULTIPLE,
-        replicated=towers if encoder_replicated else frozenset(),
-        absent=frozenset({"mtp"}) if images else frozenset({"mtp"}) | towers,
+        replicated=_TOWERS if encoder_replicated else frozenset(),
+        absent=_DRAFTS if images else _DRAFTS | _TOWERS,
         expert_hidden_multiple=padding.hidden,
         expert_intermediate_multiple=padding.intermediate,
+        expert_values_multiple=padding.values,
         without_zeros=frozenset({"gptq"}) if marlin else frozenset(),
-        nested_scales_expanded=expands_nested,
+        nested_scales_expanded=release.expands_bitsandbytes_scales,
+        merges=True,
+        stacks_experts=True,
     )
 
 
-def loaded_weights(workload: Workload, settings: Settings, backend: str) -> tuple[StageWeights, ...]:
+class Loaded(Struct, frozen=True, kw_only=True):
+    """Weights of the stages as the allocator counts them."""
+
+    stages: tuple[StageWeights, ...]
+    remainders: tuple[int, ...]
+    """What the allocator counts beyond the tensors' own sizes, by stage. [bytes]"""
+
+
+def loaded_weights(workload: Workload, settings: Settings, kernel: Kernel) -> Loaded:
     """
     Weights of every pipeline stage.
 
     Args:
         workload: Resolved card.
         settings: vLLM's settings.
-        backend: Expert kernel.
+        kernel: Expert kernel.
 
     Returns:
-        One entry per stage.
+        Weights, and the allocator's remainders.
     """
-    placement = workload.placement
-    rules = weight_rules(
-        workload.weight_format,
-        settings.release.expands_bitsandbytes_scales,
-        settings.major >= 8,  # noqa: PLR2004
-        settings.images,
-        settings.encoder_replicated,
-        backend,
-    )
+    placement, weight_format = workload.placement, _as_loaded(workload, settings)
     experts = expert_ranks(placement, workload)
-    return stage_weights(
-        workload.model,
-        workload.weight_format,
-        workload.formats,
-        tensor_parallel_size=placement.tensor_parallel_size,
-        pipeline_parallel_size=placement.pipeline_parallel_size,
-        expert_parallel_size=experts,
-        expert_tensor_parallel_size=None if experts > 1 else placement.tensor_parallel_size,
-        rules=rules,
-        dtype=settings.dtype,
+    expert_cut = 1 if experts > 1 else placement.tensor_parallel_size
+    rules = weight_rules(
+        settings.release,
+        marlin=settings.major >= _MARLIN_SINCE,
+        images=settings.images,
+        encoder_replicated=settings.encoder_replicated,
+        mxfp4_backend=kernel.name if kernel.family == "mxfp4" else "",
+        sharded=expert_cut > 1,
     )
+    return _loaded(
+        workload.model, weight_format, workload.formats, rules,
+        placement.tensor_parallel_size, placement.pipeline_parallel_size, experts, expert_cut, settings.dtype,
+    )  # fmt: skip
+
+
+@remembered()
+def _loaded(
+    model: Model, weight_format: WeightFormat, formats: Mapping[str, WeightFormat], rules: WeightRules,
+    tensor: int, pipeline: int, experts: int, expert_cut: int, dtype: str,
+) -> Loaded:  # fmt: skip
+    cut = {
+        "tensor_parallel_size": tensor, "pipeline_parallel_size": pipeline,
+        "expert_parallel_size": experts, "expert_tensor_parallel_size": expert_cut,
+    }  # fmt: skip
+    stages = stage_weights(model, weight_format, formats, **cut, rules=rules, dtype=dtype)
+    if not model.known or weight_format.kind == "file-mix":
+        return Loaded(stages=stages, remainders=(0,) * len(stages))
+    tensors = resident_tensors(model, weight_format, formats, **cut, rules=rules, dtype=dtype)
+    return Loaded(stages=stages, remainders=tuple(unsplit_remainders(stage) for stage in tensors))
+
+
+def _as_loaded(workload: Workload, settings: Settings) -> WeightFormat:
+    """bitsandbytes weights are always double quantized at load; later releases undo it."""
+    weight_format = workload.weight_format
+    if weight_format.family != "bitsandbytes" or weight_format.block_elements == 1:
+        return weight_format
+    return workload.formats.get(f"{weight_format.id.removesuffix('-dq')}-dq", weight_format)
 
 
 def expert_ranks(placement: Placement, workload: Workload) -> int:
@@ -117,6 +158,8 @@ def buffers(
     element_bytes: int,
     tokens: int,
     images: bool,
+    local_rope: tuple[str, ...],
+    absorbs_matrices: bool,
 ) -> int:
     """
     Tensors beside the weights on one rank of a stage.
@@ -129,14 +172,18 @@ def buffers(
         element_bytes: dtype of the model. [bytes]
         tokens: max_num_batched_tokens. [tokens]
         images: The vision tower is loaded.
+        local_rope: Model types whose windows have a rotary table of their own.
+        absorbs_matrices: MLA keeps products of its projections.
 
     Returns:
         Size. [bytes]
     """
     groups = decoder_groups(model, layers or None)
     attentions = [(group.layer.attention, count) for group, count in groups if group.layer.attention is not None]
-    rotary = {key: size for a, _ in attentions for key, size in _rotary(model, a, element_bytes)}
-    absorbed = sum(count * _absorbed(a, tensor_parallel_size, element_bytes) for a, count in attentions)
+    rotary = {key: size for a, _ in attentions for key, size in _rotary(model, a, element_bytes, local_rope)}
+    absorbed = sum(
+        count * _absorbed(model, a, tensor_parallel_size, element_bytes, absorbs_matrices) for a, count in attentions
+    )
     topk = max((a.index_topk or 0 for a, _ in attentions), default=0)
     indices = serving_buffers.top_k_indices(tokens=tokens, index_topk=topk)
     return (
@@ -147,21 +194,16 @@ def buffers(
     )
 
 
-def _rotary(model: Model, attention: Attention, element_bytes: int) -> Iterator[tuple[tuple[str, int], int]]:
+def _rotary(model: Model, attention: Attention, element_bytes: int, local_rope: tuple[str, ...]) -> Iterator[tuple[tuple[str, int], int]]:
     """One table per distinct rotary embedding: windows have their own where the model says so."""
     if attention.rotary not in ("rope", "partial") or not attention.rotary_dim:
         return
-    local = attention.kind == "sliding" and _has_local_rope(model)
+    local = attention.kind == "sliding" and model.model_type in local_rope
     positions, width = rotary_positions(model, local=local), element_bytes
     if attention.kind == "mla" and (model.rope_scaling or {}).get("factor"):
         width = 4
     size = serving_buffers.rotary_cache(positions=positions, rotary_dim=attention.rotary_dim, element_bytes=width)
     yield ("local" if local else "global", attention.rotary_dim), size
-
-
-def _has_local_rope(model: Model) -> bool:
-    text = model.config.get("text_config") or model.config
-    return any(key in text for key in ("rope_local_base_freq", "local_rope_theta", "rope_parameters"))
 
 
 def rotary_positions(model: Model, *, local: bool) -> int:
@@ -191,9 +233,19 @@ def _longrope_original(model: Model) -> int:
     return int(model.config.get("original_max_position_embeddings") or 0)
 
 
-def _absorbed(attention: Attention, tensor_parallel_size: int, element_bytes: int) -> int:
+def _absorbed(
+    model: Model, attention: Attention, tensor_parallel_size: int, element_bytes: int, matrices: bool
+) -> int:
     if attention.kind != "mla":
         return 0
+    if matrices:
+        return serving_buffers.absorbed_matrices(
+            query_size=attention.q_lora_rank or model.hidden_size,
+            hidden_size=model.hidden_size,
+            kv_lora_rank=attention.kv_lora_rank or 0,
+            heads=attention.num_attention_heads // tensor_parallel_size,
+            element_bytes=element_bytes,
+        )
     return serving_buffers.absorbed_projections(
         kv_lora_rank=attention.kv_lora_rank or 0,
         heads=attention.num_attention_heads // tensor_parallel_size,

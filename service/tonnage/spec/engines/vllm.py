@@ -113,6 +113,10 @@ class Vllm(Release, frozen=True, kw_only=True, forbid_unknown_fields=True):
     graph_estimate: Literal["none", "v1", "all"] = "none"
     """Whose estimate of graph memory is taken out of the budget: nobody's, the V1 runner's, every runner's."""
 
+    absorbs_matrices: bool = False
+    """MLA keeps products of its projections instead of copies."""
+    local_rope_model_types: tuple[str, ...] = ()
+    """Models whose sliding-window layers have a rotary table of their own."""
     rebinding_model_types: tuple[str, ...] = ()
     """Models whose MLP gives its input up as it goes; others keep gate and up projection alive (matters when not compiled)."""
     moe_chunk_tokens: int = 0

@@ -1,0 +1,103 @@
+"""
+The largest image or video a vision tower may be given, which engines profile with.
+
+How many tokens it becomes is the image processor's rule, by kind of tower.
+"""
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from tonnage.spec.model import Vision
+
+_LARGEST_QWEN_IMAGE = 16_384
+"""max_pixels 12,845,056 / 28^2 (Qwen2-VL), longest_edge 16,777,216 / 32^2 (Qwen3-VL). [tokens]"""
+_VIDEO_FRAME_PAIRS = 7
+_LLAMA4_TILES = 17
+_INTERNVL_TILES = 13
+_INTERNVL_TILE_TOKENS = 256
+_KIMI_SIDE = 37
+
+
+class Item(Struct, frozen=True):
+    """One largest item."""
+
+    tokens: int
+    patches: int
+
+
+def largest_item(vision: Vision, max_model_len: int, videos: bool) -> Item | None:
+    """
+    The item an engine profiles a tower with.
+
+    Args:
+        vision: The tower.
+        max_model_len: Longest request. [tokens]
+        videos: Videos are allowed as well.
+
+    Returns:
+        Tokens and patches; None when the processor's rule is not known.
+    """
+    rule = _RULES.get(str(vision.config.get("model_type", "")))
+    if rule is not None:
+        return rule(vision, max_model_len, videos)
+    if not vision.tokens_per_image:
+        return None
+    merged = vision.spatial_merge_size * vision.spatial_merge_size
+    return Item(vision.tokens_per_image, _grid(vision) or vision.tokens_per_image * merged)
+
+
+def _grid(vision: Vision) -> int:
+    side = vision.image_size // vision.patch_size if vision.patch_size else 0
+    return side * side
+
+
+def _fixed_tile(vision: Vision, _: int, __: bool) -> Item | None:
+    return Item(vision.tokens_per_image, _grid(vision)) if vision.tokens_per_image else None
+
+
+def _pixtral(vision: Vision, _: int, __: bool) -> Item:
+    """Every row of the merged grid ends with a break token."""
+    side = vision.image_size // vision.patch_size // vision.spatial_merge_size
+    return Item(side * (side + 1), _grid(vision))
+
+
+def _qwen2(vision: Vision, max_model_len: int, videos: bool) -> Item:
+    """A video of so many frame pairs as the longest request holds is larger than an image."""
+    pairs = min(_VIDEO_FRAME_PAIRS, max(1, max_model_len // _LARGEST_QWEN_IMAGE)) if videos else 1
+    return _merged(vision, _LARGEST_QWEN_IMAGE * pairs)
+
+
+def _qwen3(vision: Vision, _: int, __: bool) -> Item:
+    return _merged(vision, _LARGEST_QWEN_IMAGE)
+
+
+def _merged(vision: Vision, tokens: int) -> Item:
+    return Item(tokens, tokens * vision.spatial_merge_size * vision.spatial_merge_size)
+
+
+def _llama4(vision: Vision, _: int, __: bool) -> Item:
+    grid = _grid(vision)
+    ratio = float(vision.config.get("pixel_shuffle_ratio", 0.5))
+    return Item(_LLAMA4_TILES * int(grid * ratio * ratio), _LLAMA4_TILES * (grid + 1))
+
+
+def _internvl(vision: Vision, _: int, __: bool) -> Item:
+    return Item(_INTERNVL_TILES * _INTERNVL_TILE_TOKENS, _INTERNVL_TILES * (_grid(vision) + 1))
+
+
+def _kimi(vision: Vision, _: int, __: bool) -> Item:
+    return _merged(vision, _KIMI_SIDE * _KIMI_SIDE)
+
+
+_RULES: dict[str, Callable[[Vision, int, bool], Item | None]] = {
+    "siglip_vision_model": _fixed_tile,
+    "pixtral": _pixtral,
+    "qwen2_vl": _qwen2, "qwen2_vl_vision": _qwen2, "qwen2_5_vl": _qwen2, "qwen2_5_vl_vision": _qwen2,
+    "qwen3_vl": _qwen3, "qwen3_vl_vision": _qwen3, "qwen3_vl_moe": _qwen3, "qwen3_vl_moe_vision": _qwen3,
+    "qwen3_5": _qwen3, "qwen3_5_vision": _qwen3, "qwen3_5_moe": _qwen3, "qwen3_5_moe_vision": _qwen3,
+    "llama4_vision_model": _llama4,
+    "internvl_vision": _internvl, "intern_vit_6b": _internvl,
+    "moonvit": _kimi,
+}  # fmt: skip
+"""By model_type of the vision config. Source: vllm-project/vllm@0.19.0 vllm/model_executor/models/<model>.py ProcessingInfo."""
