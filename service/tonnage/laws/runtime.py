@@ -1,29 +1,8 @@
-"""What a process holds on a GPU beside its tensors: context, communicators and their workspaces."""
+"""What a process holds on a GPU beside its tensors: communicators, their workspaces, tables of requests."""
 
 from tonnage.units import MiB, round_up
 
 MULTICAST_GRANULARITY = 512 * MiB
-
-CONTEXT_PER_MULTIPROCESSOR = 3198156
-"""3.05 MiB; measured on five NVIDIA cards from 34 to 188 multiprocessors. [bytes]"""
-
-
-def device_context(*, multiprocessors: int) -> int:
-    """
-    Bare CUDA context of a process.
-
-    Args:
-        multiprocessors: Streaming multiprocessors of the card. [unitless]
-
-    Returns:
-        Size. [bytes]
-
-    Source:
-        ggml-org/llama.cpp pull 23604 (RTX PRO 6000 555 MiB, RTX 4060 Ti 107 MiB); unslothai/unsloth-zoo pull 1053
-        (RTX 6000 Ada 426 MiB);
-        invoke-ai/InvokeAI issue 9413 (RTX 3090 256 MiB): 3.05 MiB per multiprocessor within 5 %
-    """
-    return multiprocessors * CONTEXT_PER_MULTIPROCESSOR
 
 
 def custom_all_reduce(*, buffer: int = 8 * MiB, buffers: int = 2) -> int:

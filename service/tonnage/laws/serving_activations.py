@@ -6,27 +6,6 @@ moment.
 the residual stream are counted in "streams": tokens x hidden x element_bytes.
 """
 
-from tonnage.units import KiB, MiB, round_up
-
-CUBLAS_HOPPER = 32 * MiB
-CUBLAS_DEFAULT = 4096 * KiB * 2 + 16 * 8 * KiB
-
-
-def cublas_workspace(*, major: int) -> int:
-    """
-    Workspace of the first matrix product, kept by the allocator from then on.
-
-    Args:
-        major: Major number of the compute capability. [unitless]
-
-    Returns:
-        Size: 32 MiB on Hopper and newer, 8.125 MiB before. [bytes]
-
-    Source:
-        pytorch/pytorch@2.9 aten/src/ATen/cuda/CublasHandlePool.cpp parseChosenWorkspaceSize (:4096:2:16:8)
-    """
-    return CUBLAS_HOPPER if major >= 9 else CUBLAS_DEFAULT
-
 
 def stream(*, tokens: int, hidden_size: int, element_bytes: int) -> int:
     """
@@ -238,20 +217,3 @@ def lora_intermediate(*, tokens: int, max_lora_rank: int, slices: int = 3, eleme
         vllm-project/vllm@0.10.2 vllm/lora/punica_wrapper/punica_gpu.py add_lora_linear (buffer, float32)
     """
     return slices * tokens * max_lora_rank * element_bytes
-
-
-def sequential_rows(*, rows: int, multiple: int = 128) -> int:
-    """
-    Rows rounded to a kernel's tile.
-
-    Args:
-        rows: Rows. [unitless]
-        multiple: Tile. [unitless]
-
-    Returns:
-        Rows, the last tile whole. [unitless]
-
-    Source:
-        shape arithmetic
-    """
-    return round_up(rows, multiple)

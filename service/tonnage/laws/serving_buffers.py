@@ -36,14 +36,13 @@ def absorbed_projections(
         Size in one layer. [bytes]
 
     Source:
-        vllm-project/vllm@0.19.0 vllm/model_executor/layers/attention/mla_attention.py process_weights_after_loading (W_UK_T, W_UV)
+        vllm-project/vllm@0.19.0 vllm/model_executor/layers/attention/mla_attention.py process_weights_after_loading
+        (W_UK_T, W_UV)
     """
     return kv_lora_rank * heads * (qk_nope_head_dim + v_head_dim) * element_bytes
 
 
-def absorbed_matrices(
-    *, query_size: int, hidden_size: int, kv_lora_rank: int, heads: int, element_bytes: int
-) -> int:
+def absorbed_matrices(*, query_size: int, hidden_size: int, kv_lora_rank: int, heads: int, element_bytes: int) -> int:
     """
     Products of MLA's projections that early releases formed once: query with key, value with output.
 
@@ -98,7 +97,8 @@ def deepstack_features(*, levels: int, tokens: int, hidden_size: int, element_by
         Size. [bytes]
 
     Source:
-        vllm-project/vllm@0.19.0 vllm/model_executor/models/qwen3_vl.py Qwen3VLForConditionalGeneration.__init__ (deepstack_input_embeds)
+        vllm-project/vllm@0.19.0 vllm/model_executor/models/qwen3_vl.py Qwen3VLForConditionalGeneration.__init__
+        (deepstack_input_embeds)
     """
     return levels * tokens * hidden_size * element_bytes
 
@@ -115,7 +115,8 @@ def top_k_indices(*, tokens: int, index_topk: int) -> int:
         Size. [bytes]
 
     Source:
-        vllm-project/vllm@0.26.0 vllm/model_executor/models/deepseek_v2.py DeepseekV2Model.__init__ (topk_indices_buffer)
+        vllm-project/vllm@0.26.0 vllm/model_executor/models/deepseek_v2.py DeepseekV2Model.__init__
+        (topk_indices_buffer)
     """
     return 4 * tokens * index_topk
 
@@ -132,7 +133,8 @@ def penalty_counts(*, max_num_seqs: int, vocab_size: int) -> int:
         Size: 32 bits and one bit per entry. [bytes]
 
     Source:
-        vllm-project/vllm@0.24.0 vllm/v1/worker/gpu/sample/penalties.py PenaltiesState (output_bin_counts, prompt_bin_mask)
+        vllm-project/vllm@0.24.0 vllm/v1/worker/gpu/sample/penalties.py PenaltiesState (output_bin_counts,
+        prompt_bin_mask)
     """
     return 4 * max_num_seqs * (vocab_size + -(-vocab_size // 32))
 

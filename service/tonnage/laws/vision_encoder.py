@@ -23,13 +23,12 @@ def items(*, budget: int, tokens_per_item: int, max_num_seqs: int, limit: int, m
     return max(1, min(by_budget, by_prompt))
 
 
-def features(*, items: int, tokens_per_item: int, output_size: int, element_bytes: int) -> int:
+def features(*, tokens: int, output_size: int, element_bytes: int) -> int:
     """
     Encoder outputs, kept while the language model is profiled.
 
     Args:
-        items: Profiled items. [unitless]
-        tokens_per_item: Tokens of an item. [tokens]
+        tokens: Tokens of all profiled items. [tokens]
         output_size: Width of a feature. [elements]
         element_bytes: dtype of the model. [bytes]
 
@@ -39,7 +38,7 @@ def features(*, items: int, tokens_per_item: int, output_size: int, element_byte
     Source:
         vllm-project/vllm@0.19.0 vllm/v1/worker/gpu_model_runner.py profile_run (encoder_cache)
     """
-    return items * tokens_per_item * output_size * element_bytes
+    return tokens * output_size * element_bytes
 
 
 def pixels(*, patches: int, patch_size: int, temporal_patch_size: int, element_bytes: int, channels: int = 3) -> int:

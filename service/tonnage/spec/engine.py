@@ -98,7 +98,8 @@ def pick_release(
         known = known_until_date is None or version <= known_until_date
     else:
         key = version_key(version)
-        fitting = [r for r in releases if not key or version_key(r.since) <= key]
+        first = key + (0,) * (3 - len(key))  # "0.7" is 0.7.0
+        fitting = [r for r in releases if not key or version_key(r.since) <= first]
         known = bool(key) and (known_until is None or not is_newer(key, version_key(known_until)))
     return (fitting[-1], known) if fitting else (releases[0], False)
 

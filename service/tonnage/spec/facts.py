@@ -40,7 +40,7 @@ class Gpu(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     memory_usable_bytes: int
     """What the allocator can have (torch total), conservatively. [bytes]"""
     memory_usable_expected_bytes: int | None = None
-    """The total most logs print, where it differs from the smallest seen: engines that claim a fraction claim one of it. [bytes]"""
+    """The total most logs print, where it differs from the smallest seen: engines claim fractions of it. [bytes]"""
     usable_confidence: Confidence = "seen"
     memory_type: str | None = None
     bandwidth_bytes_per_second: int | None = None

@@ -160,12 +160,12 @@ def _classes_of(
     per_token = layer_cache_bytes_per_token(layer, *formats, ranks)
     attention = layer.attention
     if per_token and attention is not None:
-        if attention.kind == "mla" and attention.index_head_dim and formats[0].row_bytes(2) == 2:  # noqa: PLR2004
+        if attention.kind == "mla" and attention.index_head_dim and formats[0].row_bytes(2) == 2:
             per_token = kv_cache.mla(
                 latent_bytes=_SPARSE_FP8_ROW,
                 index_key_bytes=kv_cache.index_key(index_head_dim=attention.index_head_dim),
             )
-        kind: Kind = attention.kind if attention.kind in ("sliding", "chunked") else "full"  # type: ignore[assignment]
+        kind: Kind = attention.kind if attention.kind in ("sliding", "chunked") else "full"
         yield CacheClass(kind=kind, token_bytes=per_token, window=attention.window or 0)
     if layer.cross_attention is not None and model.max_source_positions:
         cross = layer.cross_attention
@@ -188,7 +188,7 @@ def _classes_of(
 
 
 def state_element_bytes(model: Model, kind: str, element_bytes: int) -> int:
-    """dtype of recurrent states: what the config says, fp32 for KDA, else the model's own. [bytes]"""
+    """Element width of recurrent states: what the config says, fp32 for KDA, else the model's own. [bytes]"""
     text = model.config.get("text_config") or model.config
     stated = text.get("mamba_ssm_dtype") or text.get("mamba_ssm_cache_dtype")
     if stated == "float32" or kind == "kda":

@@ -171,7 +171,7 @@ def _slots(facts: Facts) -> list[Finding]:
 
 
 def _free_at_start(facts: Facts) -> list[Finding]:
-    """vLLM refuses to start when less is free than its fraction of the card."""
+    """The engine refuses to start when less is free than its fraction of the card."""
     chosen, total = facts.settings, facts.total
     if total is None or chosen.pool_bytes is not None or chosen.legacy or chosen.core.context_in_budget:
         return []

@@ -2,35 +2,77 @@
 
 from typing import TYPE_CHECKING
 
+from tonnage.estimate.serving.terms import Term
 from tonnage.estimate.serving.vllm_runtime import uncounted_runner_buffers
 from tonnage.estimate.serving.vllm_settings import Settings
 from tonnage.estimate.weights import disk_bytes
 from tonnage.laws import serving_buffers
-from tonnage.spec.report import Amount, Basis, Counter, Host, MemoryItem, PhaseItems, exactly, within
+from tonnage.spec.report import Amount, Host, MemoryItem, PhaseItems, exactly, within
 from tonnage.spec.workload import Workload
 from tonnage.units import GiB
 
 if TYPE_CHECKING:
     from tonnage.estimate.serving.vllm import RankAccount
 
-_WORKER = "vllm/v1/worker/gpu_worker.py determine_available_memory"
+_LOGS = "start-up logs in tests/measured/serving_vllm.json; catalog/data/engines/vllm.toml"
+_SAMPLER_SOURCE = "vllm/v1/sample/ops/topk_topp_sampler.py"
+
+_CONTEXT = Term(
+    "device_context", "measured", "laws.device_context.cuda", "3.05 MiB per multiprocessor, and its libraries",
+    counter="device", inside_budget=False,
+)  # fmt: skip
+_COMMUNICATOR = Term(
+    "device_context", "calibrated", "laws.runtime.symmetric_memory", "vllm/distributed/device_communicators; " + _LOGS,
+    counter="device", inside_budget=False,
+)  # fmt: skip
+_WEIGHTS = Term(
+    "weights", "exact", "laws.weights.blocks", "tensors of the architecture, cut as vllm/model_executor/layers"
+)
+_KNOWN_WEIGHTS = Term("weights", "user", "laws.weights.blocks", "request: /weights/bytes, or the published file size")
+_BUFFERS = Term(
+    "buffers", "derived", "laws.serving_buffers.rotary_cache", "vllm/model_executor/layers/rotary_embedding"
+)
+_LORA = Term("lora_adapters", "derived", "laws.serving_buffers.lora_slots", "vllm/lora/layers create_lora_weights")
+_FRAMEWORK = Term("framework", "calibrated", "laws.budget.pool_of_budget", _LOGS, counter="device")
+_COMMUNICATION = Term("communication", "calibrated", "laws.runtime.fusion_workspace", _LOGS, counter="device")
+_PENALTIES = Term(
+    "sampler", "derived", "laws.serving_buffers.penalty_counts", "vllm/v1/worker/gpu/sample/penalties.py",
+    inside_budget=False,
+)  # fmt: skip
 _RUNNER = "vllm/v1/worker/gpu_model_runner.py profile_run"
+_FORWARD = Term("activations", "derived", "laws.serving_activations.mlp_compiled", _RUNNER)
+_EAGER = Term("activations", "derived", "laws.serving_activations.mlp_eager", "vllm/worker/model_runner.py profile_run")
+_HIDDEN = Term("activations", "derived", "laws.sampler.hidden_rows", _RUNNER)
+_LOGITS = Term("logits", "derived", "laws.sampler.logits", _RUNNER)
+_VISION = Term("vision_encoder", "derived", "laws.vision_encoder.features", "vllm/multimodal/encoder_budget.py")
+_POOL = Term(
+    "kv_cache", "derived", "laws.budget.pool_of_budget", "vllm/v1/worker/gpu_worker.py determine_available_memory"
+)
+_GRAPHS_OUTSIDE = Term(
+    "cuda_graphs", "calibrated", "laws.cuda_graphs.captured", _LOGS, counter="device", inside_budget=False
+)
+_GRAPHS_INSIDE = _GRAPHS_OUTSIDE._replace(inside_budget=True)
+_SAMPLERS = {
+    name: Term("sampler", "derived", f"laws.sampler.{name}", source)
+    for name, source in (
+        ("torch_sort", _SAMPLER_SOURCE),
+        ("triton_top_k_top_p", _SAMPLER_SOURCE),
+        ("flashinfer_top_k_top_p", _SAMPLER_SOURCE),
+        ("gumbel", "vllm/v1/worker/gpu/sample/gumbel.py"),
+    )
+}
+_WARM = {name: term._replace(counter="reserved") for name, term in _SAMPLERS.items()}
+_LATER = _SAMPLERS["flashinfer_top_k_top_p"]._replace(inside_budget=False)
 
-
-def _item(
-    component: str,
-    amount: Amount,
-    basis: Basis,
-    law: str,
-    source: str,
-    detail: str = "",
-    counter: Counter = "allocated",
-    inside: bool = True,
-) -> MemoryItem:
-    return MemoryItem(
-        component=component, bytes=amount, basis=basis, law=law, source=source, detail=detail, counter=counter,
-        inside_budget=inside,
-    )  # fmt: skip
+_SWAP = Term(
+    "kv_cache", "derived", "laws.budget.fraction_of_total", "vllm/config.py CacheConfig.swap_space", "device", False
+)
+_OFFLOADED = Term("weights", "user", "laws.weights.blocks", "request: /serving/cpu_offload_gb", "device", False)
+_PINNED = Term(
+    "framework", "derived", "laws.serving_buffers.pinned_token_ids", "vllm/v1/worker/gpu/states.py", "device", False
+)
+_HOST_PER_WORKER = 3 * GiB
+"""Python, torch and the engine's processes; usual, not measured here. [bytes]"""
 
 
 def phases(rank: "RankAccount", chosen: Settings, workload: Workload, claimed: int) -> tuple[PhaseItems, ...]:
@@ -46,24 +88,20 @@ def phases(rank: "RankAccount", chosen: Settings, workload: Workload, claimed: i
     Returns:
         load, profile, kv_allocation, cuda_graph, prefill and idle, as far as they happen.
     """
-    process = _process(rank)
-    loaded = _loaded(rank, workload)
+    loaded = _process(rank) + _loaded(rank, workload)
     growth = _growth(rank, workload, chosen)
-    profiled = _profiled(rank, chosen)
-    workspace = tuple(i for i in profiled if i.component == "workspace")
-    cache = (_pool(claimed, chosen),)
-    graph = (_graphs(rank, chosen),) if chosen.captures else ()
-    resident = process + loaded + growth + workspace + cache
+    workspace, transient = _profiled(rank, chosen)
+    resident = (*loaded, *growth, workspace, _pool(claimed, chosen))
     found = [
-        PhaseItems("load", process + loaded),
-        PhaseItems("profile", process + loaded + growth + profiled),
+        PhaseItems("load", loaded),
+        PhaseItems("profile", (*loaded, *growth, *transient, workspace)),
         PhaseItems("kv_allocation", resident),
     ]
-    if graph:
-        found.append(PhaseItems("cuda_graph", resident + graph))
-    transient = tuple(i for i in profiled if i.component != "workspace")
-    found.append(PhaseItems("prefill", resident + graph + transient + _later(rank)))
-    found.append(PhaseItems("idle", resident + graph + _kept_by_warmup(rank, chosen, workload)))
+    if chosen.captures:
+        resident = (*resident, _graphs(rank, chosen))
+        found.append(PhaseItems("cuda_graph", resident))
+    found.append(PhaseItems("prefill", (*resident, *transient, *_later(rank))))
+    found.append(PhaseItems("idle", (*resident, *_kept_by_warmup(rank, chosen))))
     return tuple(found)
 
 
@@ -71,121 +109,96 @@ def _process(rank: "RankAccount") -> tuple[MemoryItem, ...]:
     beside = rank.outside
     items = []
     if beside.context.high:
-        items.append(
-            _item("device_context", beside.context, "measured", "laws.runtime.device_context",
-                  "3.05 MiB per multiprocessor, plus what its libraries load", "before the baseline: outside the budget",
-                  "device", inside=False)
-        )  # fmt: skip
+        items.append(_CONTEXT.item(beside.context, "before the engine's baseline"))
     if beside.communicator.high:
         items.append(
-            _item("device_context", beside.communicator, "calibrated", "laws.runtime.symmetric_memory",
-                  "vllm/distributed/device_communicators; free memory in start-up logs",
-                  "NCCL and custom all-reduce, opened before the baseline: outside the budget", "device", inside=False)
-        )  # fmt: skip
+            _COMMUNICATOR.item(beside.communicator, "NCCL and custom all-reduce, before the engine's baseline")
+        )
     return tuple(items)
 
 
 def _loaded(rank: "RankAccount", workload: Workload) -> tuple[MemoryItem, ...]:
-    basis: Basis = "user" if workload.weight_bytes is not None else "exact"
-    items = [
-        _item("weights", rank.weights, basis, "estimate.weights.stage_weights", workload.model.source,
-              f"{workload.weight_format.id}, shard of stage {rank.stage}")
-    ]  # fmt: skip
+    term = _WEIGHTS if workload.weight_bytes is None else _KNOWN_WEIGHTS
+    items = [term.item(rank.weights, workload.weight_format.id)]
     if rank.buffers:
-        items.append(
-            _item("buffers", exactly(rank.buffers), "derived", "laws.serving_buffers.rotary_cache",
-                  "vllm/model_executor/layers", "rotary tables, absorbed projections, index buffers")
-        )  # fmt: skip
+        items.append(_BUFFERS.item(exactly(rank.buffers), "rotary tables, absorbed projections, allocator remainders"))
     if rank.lora:
-        items.append(
-            _item("lora_adapters", within(rank.lora, 0.03), "derived", "laws.serving_buffers.lora_slots",
-                  "vllm/lora/layers create_lora_weights", "slots, allocated at load")
-        )  # fmt: skip
+        items.append(_LORA.item(within(rank.lora, 0.03), "slots, allocated at load"))
     return tuple(items)
 
 
 def _growth(rank: "RankAccount", workload: Workload, chosen: Settings) -> tuple[MemoryItem, ...]:
-    beside, items = rank.outside, []
-    items.append(
-        _item("framework", beside.framework, "calibrated", "catalog engines/vllm.toml non_torch", chosen.release.source,
-              "modules and local memory loaded while profiling", "device")
-    )  # fmt: skip
+    beside = rank.outside
+    items = [_FRAMEWORK.item(beside.framework, "modules and local memory loaded while profiling")]
     if beside.communication.high:
         items.append(
-            _item("communication", beside.communication, "calibrated", "laws.runtime.fusion_workspace",
-                  chosen.release.source, "channels and all-reduce workspaces opened while profiling", "device")
-        )  # fmt: skip
+            _COMMUNICATION.item(beside.communication, "channels and all-reduce workspaces opened while profiling")
+        )
     hidden = uncounted_runner_buffers(workload.model, chosen)
     if hidden:
-        items.append(
-            _item("sampler", exactly(hidden), "derived", "laws.serving_buffers.penalty_counts",
-                  "vllm/v1/worker/gpu/sample/penalties.py", "no budget of this release counts it", inside=False)
-        )  # fmt: skip
+        items.append(_PENALTIES.item(exactly(hidden), "no budget of this release counts it"))
     return tuple(items)
 
 
-def _profiled(rank: "RankAccount", chosen: Settings) -> tuple[MemoryItem, ...]:
-    """Items of the activation peak; its band goes to the largest of them."""
+def _profiled(rank: "RankAccount", chosen: Settings) -> tuple[MemoryItem, tuple[MemoryItem, ...]]:
+    """Workspace that stays, and the rest of the activation peak; the band goes to the largest of them."""
     peak = rank.peak
-    parts = {
-        "activations": (peak.activations, "laws.serving_activations.mlp_compiled", _RUNNER),
-        "logits": (peak.logits, "laws.sampler.logits", _RUNNER),
-        "sampler": (peak.sampler, _sampler_law(chosen), "vllm/v1/sample/ops"),
-        "vision_encoder": (peak.vision, "laws.vision_encoder.features", "vllm/multimodal/encoder_budget.py"),
-        "workspace": (peak.workspace, peak.workspace_law, "vllm/v1/worker/workspace.py; cuBLAS"),
-    }
-    leading = max(parts, key=lambda name: parts[name][0])
-    items = []
-    for name, (size, law, source) in parts.items():
-        if not size:
-            continue
-        amount = exactly(size)
-        if name == leading:
-            below = min(size, int(peak.below * peak.total))
-            amount = Amount(size - below, size, size + int(peak.above * peak.total))
-        items.append(_item(name, amount, "derived", law, source, peak.detail if name == leading else ""))
-    return tuple(items)
+    forward = _EAGER if chosen.legacy else _FORWARD
+    workspace = Term("workspace", "derived", peak.workspace_law, "vllm/v1/worker/workspace.py; cuBLAS")
+    parts = [
+        (_HIDDEN if peak.leads == "sampler" else forward, peak.activations),
+        (_LOGITS, peak.logits),
+        (_SAMPLERS[sampler_law(chosen)], peak.sampler),
+        (_VISION, peak.vision),
+        (workspace, peak.workspace),
+    ]
+    largest = max(size for _, size in parts)
+    items = [
+        term.item(_banded(rank, size), peak.detail) if size == largest else term.item(exactly(size))
+        for term, size in parts
+        if size
+    ]
+    return items[-1], tuple(items[:-1])
 
 
-def _sampler_law(chosen: Settings) -> str:
+def _banded(rank: "RankAccount", size: int) -> Amount:
+    peak = rank.peak
+    return Amount(size - min(size, int(peak.below * peak.total)), size, size + int(peak.above * peak.total))
+
+
+def sampler_law(chosen: Settings) -> str:
+    """Name of the law of the profiled sampler."""
     if chosen.runner_v2 and not chosen.release.v2_samples_with_parameters:
-        return "laws.sampler.gumbel"
+        return "gumbel"
     names = {"sort": "torch_sort", "triton": "triton_top_k_top_p", "flashinfer": "flashinfer_top_k_top_p"}
-    return "laws.sampler." + names["sort" if chosen.legacy else chosen.release.sampler]
+    return names["sort" if chosen.legacy else chosen.release.sampler]
 
 
 def _pool(claimed: int, chosen: Settings) -> MemoryItem:
     detail = "fixed by the caller" if chosen.pool_bytes is not None else f"rest of {chosen.fraction:g} of the card"
-    return _item("kv_cache", exactly(claimed), "derived", "laws.budget.pool_of_budget", _WORKER, detail)
+    return _POOL.item(exactly(claimed), detail)
 
 
 def _graphs(rank: "RankAccount", chosen: Settings) -> MemoryItem:
     inside = rank.graphs.estimate.high > 0
-    where = "estimate inside the budget" if inside else "outside the budget"
+    where = "the engine sets an estimate aside inside its budget" if inside else "outside the budget"
     detail = f"{len(chosen.captures)} sizes up to {chosen.captures[-1]}; {where}"
-    return _item("cuda_graphs", rank.graphs.size, "calibrated", "laws.cuda_graphs.captured",
-                 "start-up logs in tests/measured/serving_vllm.json", detail, "device", inside=inside)  # fmt: skip
+    return (_GRAPHS_INSIDE if inside else _GRAPHS_OUTSIDE).item(rank.graphs.size, detail)
 
 
 def _later(rank: "RankAccount") -> tuple[MemoryItem, ...]:
-    if not rank.peak.sampler_later:
+    size = rank.peak.sampler_later
+    if not size:
         return ()
-    return (
-        _item("sampler", Amount(0, rank.peak.sampler_later, rank.peak.sampler_later), "derived",
-              "laws.sampler.flashinfer_top_k_top_p", "vllm/v1/worker/gpu/sample/sampler.py",
-              "top-k, top-p or penalties of every request at once; not profiled, outside the budget", inside=False),
-    )  # fmt: skip
+    return (_LATER.item(Amount(0, size, size), "top-k, top-p or penalties of every request at once: not profiled"),)
 
 
-def _kept_by_warmup(rank: "RankAccount", chosen: Settings, workload: Workload) -> tuple[MemoryItem, ...]:
-    """V1 warms its sampler up after the pool exists; the allocator keeps those blocks."""
+def _kept_by_warmup(rank: "RankAccount", chosen: Settings) -> tuple[MemoryItem, ...]:
+    """V1 warms its sampler up once the pool exists; the allocator keeps those blocks."""
     size = rank.peak.logits + rank.peak.sampler
-    if chosen.legacy or chosen.runner_v2 or not size or workload.model.vocab_size == 0:
+    if chosen.legacy or chosen.runner_v2 or not size:
         return ()
-    return (
-        _item("sampler", Amount(0, size, size), "derived", _sampler_law(chosen),
-              "vllm/v1/worker/gpu_worker.py compile_or_warm_up_model", "kept by the allocator after warm-up", "reserved"),
-    )  # fmt: skip
+    return (_WARM[sampler_law(chosen)].item(Amount(0, size, size), "kept by the allocator after warm-up"),)
 
 
 def host(workload: Workload, chosen: Settings, offloaded: int) -> Host:
@@ -201,40 +214,36 @@ def host(workload: Workload, chosen: Settings, offloaded: int) -> Host:
         Host memory, disk and shared memory.
     """
     gpus = workload.placement.gpus
-    disk = disk_bytes(workload.model, workload.weight_format, workload.formats)
-    swap = getattr(workload.serving, "swap_space", None)
-    swap_bytes = int((chosen.release.swap_space_gib if swap is None else swap) * GiB) * gpus if chosen.legacy else 0
-    pinned = 0
-    if chosen.runner_v2:
-        pinned = gpus * serving_buffers.pinned_token_ids(
-            max_num_seqs=chosen.max_num_seqs, max_model_len=chosen.max_model_len
-        )
-    items = tuple(
-        _item(name, exactly(size), "derived", law, source, detail, "device", inside=False)
-        for name, size, law, source, detail in (
-            (
-                "kv_cache",
-                swap_bytes,
-                "catalog engines/vllm.toml swap_space_gib",
-                chosen.release.source,
-                "pinned swap space",
-            ),
-            (
-                "weights",
-                offloaded,
-                "request: /serving/cpu_offload_gb",
-                "vllm/model_executor/offloader",
-                "offloaded weights",
-            ),
-            ("framework", pinned, "laws.serving_buffers.pinned_token_ids", "vllm/v1/worker/gpu/states.py", "token ids"),
-        )
-        if size
+    sizes = (
+        (_SWAP, _swap_space(workload, chosen), "pinned swap space"),
+        (_OFFLOADED, offloaded, "offloaded weights"),
+        (_PINNED, _pinned(chosen) * gpus, "token ids of every request"),
     )
-    process = 3 * GiB * gpus
-    expected = swap_bytes + offloaded + pinned + process
+    items = tuple(term.item(exactly(size), detail) for term, size, detail in sizes if size)
+    held = sum(size for _, size, _ in sizes)
+    disk = _disk(workload)
     return Host(
-        memory=Amount(swap_bytes + offloaded + pinned + GiB, expected, expected + disk),
+        memory=Amount(held + GiB, held + _HOST_PER_WORKER * gpus, held + _HOST_PER_WORKER * gpus + disk),
         disk_bytes=disk,
         shared_memory_bytes=0 if gpus == 1 else GiB,
         items=items,
     )
+
+
+def _disk(workload: Workload) -> int:
+    if workload.weight_bytes is not None:
+        return workload.weight_bytes
+    return disk_bytes(workload.model, workload.weight_format, workload.formats) if workload.model.known else 0
+
+
+def _swap_space(workload: Workload, chosen: Settings) -> int:
+    if not chosen.legacy:
+        return 0
+    asked = getattr(workload.serving, "swap_space", None)
+    return int((chosen.release.swap_space_gib if asked is None else asked) * GiB) * workload.placement.gpus
+
+
+def _pinned(chosen: Settings) -> int:
+    if not chosen.runner_v2:
+        return 0
+    return serving_buffers.pinned_token_ids(max_num_seqs=chosen.max_num_seqs, max_model_len=chosen.max_model_len)

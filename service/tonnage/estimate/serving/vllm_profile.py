@@ -8,10 +8,10 @@ the forward pass, the sampler's dummy run and the vision encoder.
 from msgspec import Struct
 
 from tonnage.estimate.serving import moe_kernels
-from tonnage.estimate.serving.profiled_items import Item, largest_item
+from tonnage.estimate.serving.profiled_items import largest_item
 from tonnage.estimate.serving.rank_shape import RankShape
 from tonnage.estimate.serving.vllm_settings import Settings
-from tonnage.laws import sampler, serving_activations, vision_encoder
+from tonnage.laws import device_context, sampler, serving_activations, vision_encoder
 from tonnage.spec.model import Model, Vision
 from tonnage.units import ceil_div
 
@@ -50,7 +50,6 @@ class Rank(Struct, frozen=True, kw_only=True):
     tensor_parallel_size: int
     data_parallel_size: int
     expert_parallel_size: int
-    stages: int
 
 
 class Branch(Struct, frozen=True, kw_only=True):
@@ -83,11 +82,12 @@ def peak(model: Model, shape: RankShape, settings: Settings, rank: Rank, kernel:
         Parts of the peak, which branch leads, and the band.
     """
     workspace, transient = moe_kernels.buffers(shape, settings, rank.data_parallel_size, kernel)
-    cublas = serving_activations.cublas_workspace(major=settings.major)
+    cublas = device_context.cublas_workspace(compute_capability_major=settings.major)
     indexer = _indexer_gather(shape, settings)
     persistent = max(workspace, indexer)
     images = _images(model, settings, rank)
-    branches = [_forward(shape, settings, rank, transient, images.kept, kernel.family == "int8")]
+    quantizes = kernel.family == "int8"
+    branches = [_forward(shape, settings, rank, experts=transient, kept=images.kept, quantizes_input=quantizes)]
     later = 0
     if rank.samples:
         branches.append(_sampler(model, shape, settings, images.kept))
@@ -95,7 +95,8 @@ def peak(model: Model, shape: RankShape, settings: Settings, rank: Rank, kernel:
     if images.peak:
         branches.append(Branch(name="encoder", activations=0, vision=images.peak))
     leading = max(branches, key=lambda b: b.total)
-    below, above = _band(leading.name, shape, settings, rank, kernel, images)
+    thin = kernel.quantized or rank.expert_parallel_size > 1
+    below, above = _band(leading.name, shape, settings, thin=thin, images=bool(images.kept))
     return Peak(
         activations=leading.activations,
         logits=leading.logits,
@@ -106,7 +107,7 @@ def peak(model: Model, shape: RankShape, settings: Settings, rank: Rank, kernel:
         if workspace >= indexer and workspace
         else "laws.serving_activations.indexer_gather"
         if indexer
-        else "laws.serving_activations.cublas_workspace",
+        else "laws.device_context.cublas_workspace",
         leads=leading.name,
         below=below,
         above=above,
@@ -127,7 +128,7 @@ def _detail(leading: Branch, settings: Settings) -> str:
 
 
 def _forward(
-    shape: RankShape, settings: Settings, rank: Rank, experts: int, kept: int, quantizes_input: bool
+    shape: RankShape, settings: Settings, rank: Rank, *, experts: int, kept: int, quantizes_input: bool
 ) -> Branch:
     tokens, width = settings.max_num_batched_tokens, settings.element_bytes
     stream = serving_activations.stream(tokens=tokens, hidden_size=shape.hidden_size, element_bytes=width)
@@ -262,15 +263,13 @@ def _images(model: Model, settings: Settings, rank: Rank) -> Images:
         limit=settings.images_per_prompt,
         max_model_len=settings.max_model_len,
     )
-    return _profiled(model, vision, settings, rank, items, item)
+    return _profiled(model, vision, settings, rank, patches=items * item.patches, tokens=items * item.tokens)
 
 
-def _profiled(model: Model, vision: Vision, settings: Settings, rank: Rank, items: int, item: Item) -> Images:
+def _profiled(model: Model, vision: Vision, settings: Settings, rank: Rank, *, patches: int, tokens: int) -> Images:
     width = settings.element_bytes
-    patches = items * item.patches
     features = vision_encoder.features(
-        items=items,
-        tokens_per_item=item.tokens,
+        tokens=tokens,
         output_size=model.hidden_size * (1 + vision.deepstack_levels),
         element_bytes=width,
     )
@@ -304,22 +303,18 @@ def _profiled(model: Model, vision: Vision, settings: Settings, rank: Rank, item
 # ---- band ----
 
 
-def _band(
-    name: str, shape: RankShape, settings: Settings, rank: Rank, kernel: moe_kernels.Kernel, images: Images
-) -> tuple[float, float]:
-    if name == "encoder":
-        return 0.15, 0.5
-    if shape.mla is not None and name == "forward":
-        return 0.10, 1.5
-    if shape.experts is not None and (kernel.quantized or rank.expert_parallel_size > 1):
-        return 0.05, 0.30
-    if settings.runner_v2:
-        return 0.10, 0.15
-    if images.kept and shape.experts is None:
-        return 0.02, 0.05
-    if name == "sampler":
-        return 0.03, 0.03
-    return 0.06, 0.06
+def _band(name: str, shape: RankShape, settings: Settings, *, thin: bool, images: bool) -> tuple[float, float]:
+    """How much smaller and larger the truth may be; `thin`: quantized or dealt-out experts. [fraction of the peak]"""
+    mixture = shape.experts is not None
+    cases = (
+        (name == "encoder", (0.15, 0.5)),
+        (shape.mla is not None and name == "forward", (0.10, 1.5)),
+        (mixture and thin, (0.05, 0.30)),
+        (settings.runner_v2, (0.10, 0.15)),
+        (images and not mixture, (0.02, 0.05)),
+        (name == "sampler", (0.03, 0.03)),
+    )
+    return next((band for holds, band in cases if holds), (0.06, 0.06))
 
 
 __all__ = ["Peak", "Rank", "compiles", "peak"]

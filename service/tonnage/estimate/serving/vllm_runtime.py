@@ -4,10 +4,10 @@ from msgspec import Struct
 
 from tonnage.estimate.serving.rank_shape import RankShape
 from tonnage.estimate.serving.vllm_settings import Settings
-from tonnage.laws import cuda_graphs, runtime, serving_buffers
+from tonnage.laws import cuda_graphs, device_context, runtime, serving_buffers
 from tonnage.spec.card import Placement
 from tonnage.spec.model import Model
-from tonnage.spec.report import Amount, exactly
+from tonnage.spec.report import Amount, exactly, within
 from tonnage.units import MiB
 
 _VOCABULARY_ALIGNMENT = 16
@@ -47,8 +47,8 @@ def outside(model: Model, settings: Settings, placement: Placement) -> Outside:
     """
     release, ranks = settings.release, placement.tensor_parallel_size
     constants = settings.core.non_torch
-    single = constants.single if settings.major == 9 else constants.single_other  # noqa: PLR2004
-    if settings.major == 9 and release.sampler == "triton" and model.vocab_size % _VOCABULARY_ALIGNMENT:  # noqa: PLR2004
+    single = constants.single if settings.major == 9 else constants.single_other
+    if settings.major == 9 and release.sampler == "triton" and model.vocab_size % _VOCABULARY_ALIGNMENT:
         single += constants.unaligned_vocabulary
     single += counted_runner_buffers(model, settings)
     context = Amount(0, 0, 0) if settings.core.context_in_budget else _context(settings)
@@ -87,8 +87,12 @@ def uncounted_runner_buffers(model: Model, settings: Settings) -> int:
 
 
 def _context(settings: Settings) -> Amount:
-    bare = runtime.device_context(multiprocessors=settings.multiprocessors)
-    return Amount(int(bare * 0.85), int(bare * 1.25), int(bare * 2.2))
+    if settings.rocm:
+        return within(device_context.rocm(), 0.2, 1.0)
+    bare = device_context.cuda(multiprocessors=settings.multiprocessors)
+    return Amount(
+        int(bare * 0.95), bare + device_context.torch_libraries(), bare + device_context.torch_libraries_most()
+    )
 
 
 def _tensor_parallel(settings: Settings, ranks: int) -> int:
@@ -113,7 +117,7 @@ def _communicator(settings: Settings, ranks: int) -> Amount:
     if not settings.nvswitch:
         return _banded(custom + _COMMUNICATOR[0] // 4, 0.8)
     symmetric = runtime.symmetric_memory(tensor_parallel_size=ranks, major=settings.major)
-    nccl = _COMMUNICATOR[0] if ranks == 2 else _COMMUNICATOR[1]  # noqa: PLR2004
+    nccl = _COMMUNICATOR[0] if ranks == 2 else _COMMUNICATOR[1]
     return _banded(custom + symmetric + nccl, 0.35)
 
 

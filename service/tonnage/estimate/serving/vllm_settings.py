@@ -298,7 +298,7 @@ def _native_length(model: Model) -> int:
 
 
 def _dtype(workload: Workload) -> str:
-    """dtype the model runs in; an fp32 checkpoint runs in 16 bit unless the caller says otherwise."""
+    """Plain dtype the model runs in; an fp32 checkpoint runs in 16 bit unless the caller says otherwise."""
     asked = getattr(workload.serving, "dtype", None)
     if asked is not None and asked.lower() in _DTYPES:
         return _DTYPES[asked.lower()]

@@ -50,7 +50,7 @@ def weight_rules(
     release: Release, *, marlin: bool, images: bool, encoder_replicated: bool, mxfp4_backend: str, sharded: bool
 ) -> WeightRules:
     """
-    vLLM's rules; one object each, because results are kept by it.
+    Rules of a release; one object each, because results are kept by it.
 
     Args:
         release: vLLM's release.
@@ -100,7 +100,7 @@ def loaded_weights(workload: Workload, settings: Settings, kernel: Kernel) -> Lo
     Returns:
         Weights, and the allocator's remainders.
     """
-    placement, weight_format = workload.placement, _as_loaded(workload, settings)
+    placement, weight_format = workload.placement, _as_loaded(workload)
     experts = expert_ranks(placement, workload)
     expert_cut = 1 if experts > 1 else placement.tensor_parallel_size
     rules = weight_rules(
@@ -112,20 +112,27 @@ def loaded_weights(workload: Workload, settings: Settings, kernel: Kernel) -> Lo
         sharded=expert_cut > 1,
     )
     return _loaded(
-        workload.model, weight_format, workload.formats, rules,
-        placement.tensor_parallel_size, placement.pipeline_parallel_size, experts, expert_cut, settings.dtype,
-    )  # fmt: skip
+        workload.model,
+        weight_format,
+        workload.formats,
+        rules,
+        settings.dtype,
+        tensor_parallel_size=placement.tensor_parallel_size,
+        pipeline_parallel_size=placement.pipeline_parallel_size,
+        expert_parallel_size=experts,
+        expert_tensor_parallel_size=expert_cut,
+    )
 
 
 @remembered()
 def _loaded(
-    model: Model, weight_format: WeightFormat, formats: Mapping[str, WeightFormat], rules: WeightRules,
-    tensor: int, pipeline: int, experts: int, expert_cut: int, dtype: str,
-) -> Loaded:  # fmt: skip
-    cut = {
-        "tensor_parallel_size": tensor, "pipeline_parallel_size": pipeline,
-        "expert_parallel_size": experts, "expert_tensor_parallel_size": expert_cut,
-    }  # fmt: skip
+    model: Model,
+    weight_format: WeightFormat,
+    formats: Mapping[str, WeightFormat],
+    rules: WeightRules,
+    dtype: str,
+    **cut: int,
+) -> Loaded:
     stages = stage_weights(model, weight_format, formats, **cut, rules=rules, dtype=dtype)
     if not model.known or weight_format.kind == "file-mix":
         return Loaded(stages=stages, remainders=(0,) * len(stages))
@@ -133,8 +140,8 @@ def _loaded(
     return Loaded(stages=stages, remainders=tuple(unsplit_remainders(stage) for stage in tensors))
 
 
-def _as_loaded(workload: Workload, settings: Settings) -> WeightFormat:
-    """bitsandbytes weights are always double quantized at load; later releases undo it."""
+def _as_loaded(workload: Workload) -> WeightFormat:
+    """Weights of bitsandbytes are always double quantized at load; later releases undo it."""
     weight_format = workload.weight_format
     if weight_format.family != "bitsandbytes" or weight_format.block_elements == 1:
         return weight_format
@@ -194,7 +201,9 @@ def buffers(
     )
 
 
-def _rotary(model: Model, attention: Attention, element_bytes: int, local_rope: tuple[str, ...]) -> Iterator[tuple[tuple[str, int], int]]:
+def _rotary(
+    model: Model, attention: Attention, element_bytes: int, local_rope: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, int], int]]:
     """One table per distinct rotary embedding: windows have their own where the model says so."""
     if attention.rotary not in ("rope", "partial") or not attention.rotary_dim:
         return
@@ -233,9 +242,7 @@ def _longrope_original(model: Model) -> int:
     return int(model.config.get("original_max_position_embeddings") or 0)
 
 
-def _absorbed(
-    model: Model, attention: Attention, tensor_parallel_size: int, element_bytes: int, matrices: bool
-) -> int:
+def _absorbed(model: Model, attention: Attention, tensor_parallel_size: int, element_bytes: int, matrices: bool) -> int:
     if attention.kind != "mla":
         return 0
     if matrices:

@@ -123,7 +123,7 @@ class Vllm(Release, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Tokens of one expert pass, 0 without chunking. [tokens]"""
     moe_workspace_persistent: bool = True
     moe_backends: dict[str, str]
-    """Expert kernel by "<family>:<compute capability, major>", the family alone for the rest; ":ep" when experts are dealt out."""
+    """Expert kernel by "<family>:<major compute capability>", the family alone for the rest; ":ep" if experts are dealt out."""
 
     printed_tokens: Literal["blocks", "groups", "concurrency"]
     """How "GPU KV cache size" is computed: blocks x block, blocks // groups x block, concurrency x max_model_len."""

@@ -1,0 +1,111 @@
+"""What vLLM's pool holds and what traffic takes of it, in the release's own way of counting."""
+
+from tonnage.estimate.serving.demand import Demand
+from tonnage.estimate.serving.vllm_cache import Layout
+from tonnage.estimate.serving.vllm_settings import Settings
+from tonnage.laws import kv_blocks
+from tonnage.spec import card
+from tonnage.spec.report import Amount, CapacityTokens, KvCache
+
+_ENDLESS = 1 << 40
+"""Longer than any request: windows are full. [tokens]"""
+
+
+def shares_prefixes(serving: card.Vllm, chosen: Settings) -> bool:
+    """Whether requests share the blocks of a common prefix: on by default since V1, never beside recurrent layers."""
+    return serving.enable_prefix_caching if serving.enable_prefix_caching is not None else not chosen.legacy
+
+
+def demand_blocks(cut: Layout, chosen: Settings, wanted: Demand, shares: bool) -> int:
+    """Blocks that the traffic takes. [blocks]"""
+    flight, drafts = chosen.in_flight_tokens, chosen.speculative_tokens
+    each = cut.request_blocks(wanted.tokens, flight, drafts)
+    if not (shares and wanted.shared_tokens):
+        return wanted.requests * each
+    common = sum(
+        count * (wanted.shared_tokens // c.block_size)
+        for c, count in zip(cut.classes, cut.groups, strict=True)
+        if c.kind == "full"
+    )
+    return common + wanted.requests * (each - common)
+
+
+def kv_cache(pool: Amount, cut: Layout, chosen: Settings, blocks: Amount | None) -> KvCache:
+    """
+    The cache as the log reports it.
+
+    Args:
+        pool: Cache memory of the first rank. [bytes]
+        cut: Layout of the pool.
+        chosen: vLLM's settings.
+        blocks: Blocks of the pool; None without a card. [blocks]
+
+    Returns:
+        Pool, tokens, blocks, concurrency and the longest request that fits.
+    """
+    per_request = cut.request_blocks(chosen.max_model_len, chosen.in_flight_tokens, chosen.speculative_tokens)
+    if blocks is None:
+        return KvCache(
+            bytes_per_token=max(cut.token_bytes), state_bytes_per_sequence=max(cut.state_bytes),
+            max_model_len=chosen.max_model_len, block_size=cut.block_size,
+            detail="no card stated: no pool",
+        )  # fmt: skip
+    printed = [printed_tokens(cut, chosen, n, per_request) for n in (blocks.low, blocks.expected, blocks.high)]
+    return KvCache(
+        bytes_per_token=max(cut.token_bytes),
+        state_bytes_per_sequence=max(cut.state_bytes),
+        pool=Amount(max(0, pool.low), max(0, pool.expected), max(0, pool.high)),
+        capacity_tokens=CapacityTokens(*printed),
+        max_concurrency=round(blocks.expected / per_request, 2) if per_request else None,
+        max_model_len=chosen.max_model_len,
+        blocks=blocks.expected,
+        block_size=cut.block_size,
+        largest_max_model_len=largest_length(cut, chosen, blocks.expected),
+        detail=_cache_detail(cut),
+    )
+
+
+def printed_tokens(cut: Layout, chosen: Settings, blocks: int, per_request: int) -> int:
+    """Cache size that the log prints, by the rule of the release. [tokens]"""
+    rule = chosen.release.printed_tokens
+    if rule == "concurrency" and per_request:
+        return kv_blocks.printed_by_concurrency(concurrency=blocks / per_request, max_model_len=chosen.max_model_len)
+    groups = cut.group_count if rule == "groups" and not chosen.legacy else 1
+    return kv_blocks.printed_by_group(blocks=blocks, groups=max(groups, 1), block_size=cut.block_size)
+
+
+def largest_length(cut: Layout, chosen: Settings, blocks: int) -> int:
+    """
+    Longest request that a pool holds.
+
+    Args:
+        cut: Layout of the pool.
+        chosen: vLLM's settings.
+        blocks: Blocks of the pool. [blocks]
+
+    Returns:
+        Length; windows count as full until they are. [tokens]
+    """
+    flight, drafts = chosen.in_flight_tokens, chosen.speculative_tokens
+    growing = [(c, n) for c, n in zip(cut.classes, cut.groups, strict=True) if n and c.kind == "full"]
+    capped = [(c, n) for c, n in zip(cut.classes, cut.groups, strict=True) if n and c.kind != "full"]
+    fixed = sum(n * c.request_blocks(_ENDLESS, flight, drafts) for c, n in capped)
+    if not growing:
+        return chosen.max_model_len if fixed <= blocks else 0
+    each = sum(n for _, n in growing)
+    smallest = min(c.block_size for c, _ in growing)
+    length = max(0, blocks - fixed) // each * smallest
+    windows = [(c, n) for c, n in capped if c.kind in ("sliding", "chunked")]
+    if not windows or length >= max(c.window for c, _ in windows) + flight:
+        return length
+    constant = sum(n for c, n in windows if c.kind == "sliding") + sum(
+        n * c.request_blocks(_ENDLESS, flight, drafts) for c, n in capped if c.kind not in ("sliding", "chunked")
+    )
+    return max(length, max(0, blocks - constant) // (each + sum(n for _, n in windows)) * smallest)
+
+
+def _cache_detail(cut: Layout) -> str:
+    if cut.group_count <= 1:
+        return f"blocks of {cut.block_size} tokens"
+    parts = ", ".join(f"{n} of {c.kind}" for c, n in zip(cut.classes, cut.groups, strict=True))
+    return f"{cut.group_count} groups share the pool ({parts}); blocks of {cut.block_size} tokens"
