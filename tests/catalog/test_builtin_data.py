@@ -99,6 +99,7 @@ def test_a_mig_slice_is_a_gpu_of_its_own(catalog):
     assert "h100-sxm:1g.10gb" == part.id
     assert "h100-sxm" == part.mig_parent
     assert int(9.62 * 1024) * MiB == part.memory_usable_bytes
+    assert part.memory_usable_expected_bytes is None
     assert 132 // 7 == part.multiprocessors
     assert 10_000_000_000 == part.memory_nominal_bytes
     assert (

@@ -89,6 +89,7 @@ def test_an_empty_overlay_changes_nothing_but_is_fine(tmp_path):
         (GPU.replace("vendor =", "vender ="), r"overlay.toml: gpu 'own-card': .*vender"),
         (GPU.replace("47_000_000_000", '"47 GB"'), r"gpu 'own-card': .*`int`, got `str` - at `\$.memory_usable_bytes`"),
         (GPU.replace("47_000_000_000", "49_000_000_000"), r"gpu 'own-card': memory_usable_bytes is above"),
+        (GPU + "memory_usable_expected_bytes = 46_000_000_000\n", r"memory_usable_expected_bytes lies outside"),
         (GPU.replace('source = "test"\n', ""), r"gpu 'own-card': .*`source`"),
         (GPU + GPU, r"gpu 'own-card' is there twice"),
         (GPU.replace('"Own Card"', '"Own Card"\naliases = ["RTX 4090"]'), r"already belongs to 'own-card'|already belongs"),

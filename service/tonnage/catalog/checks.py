@@ -37,6 +37,9 @@ def _gpu(gpu: Gpu) -> Iterable[str]:
         yield "memory must be above 0"
     if gpu.memory_device_bytes is not None and gpu.memory_usable_bytes > gpu.memory_device_bytes:
         yield "memory_usable_bytes is above what the driver reports (memory_device_bytes)"
+    expected = gpu.memory_usable_expected_bytes
+    if expected is not None and not gpu.memory_usable_bytes <= expected <= (gpu.memory_device_bytes or expected):
+        yield "memory_usable_expected_bytes lies outside memory_usable_bytes and memory_device_bytes"
     for mig in gpu.mig_profiles:
         if not 0 < mig.memory_usable_bytes <= gpu.memory_usable_bytes:
             yield f"MIG profile {mig.profile} holds more than the GPU, or nothing"

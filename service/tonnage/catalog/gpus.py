@@ -69,6 +69,7 @@ def mig_slice(gpu: Gpu, profile: str, pointer: str = "") -> Gpu:
         memory_nominal_bytes=_named_size(found),
         memory_device_bytes=None,
         memory_usable_bytes=found.memory_usable_bytes,
+        memory_usable_expected_bytes=None,
         usable_confidence=found.usable_confidence,
         multiprocessors=gpu.multiprocessors and gpu.multiprocessors * found.compute_slices // slices,
         bandwidth_bytes_per_second=gpu.bandwidth_bytes_per_second
