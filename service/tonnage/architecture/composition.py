@@ -14,8 +14,6 @@ from tonnage.errors import ContradictoryWorkload
 from tonnage.spec.model import Component, LayerGroup, Tensor, Vision
 
 TOWERS: dict[str, Component] = {"audio": "audio", "vision": "vision"}
-INHERITED = ("tie_word_embeddings",)
-"""Keys whose value in the whole config also holds for its parts."""
 
 
 class Reading(Struct, frozen=True, kw_only=True):
@@ -64,7 +62,6 @@ def _parts(fields: Fields) -> dict[str, Fields]:
 
 def _part(fields: Fields, row: PartRow) -> Fields:
     config = fields.config
-    inherited = {key: config[key] for key in INHERITED if config.get(key) is not None}
     for key in row.keys:
         if key == "":
             return fields.as_table(_table(row, config))
@@ -75,11 +72,20 @@ def _part(fields: Fields, row: PartRow) -> Fields:
         if not isinstance(nested, Mapping):
             raise ContradictoryWorkload(f"{key} must be an object", pointer=pointer)
         fields.read.add(key)
-        given = fields.given | inherited
+        given = fields.given | _tying(fields, nested)
         return Fields(_table(row, nested), nested, nested=True, pointer=pointer, given=given)
     nothing: dict[str, Any] = {}
     pointer = f"{fields.pointer}/{row.keys[0]}"
-    return Fields(tables()[row.table], nothing, nested=True, pointer=pointer, given=fields.given | inherited)
+    given = fields.given | _tying(fields, nothing)
+    return Fields(tables()[row.table], nothing, nested=True, pointer=pointer, given=given)
+
+
+def _tying(fields: Fields, part: Mapping[str, Any]) -> dict[str, bool]:
+    """The whole config says whether embeddings are tied; in some types the text config may say so instead."""
+    stated = fields.config.get("tie_word_embeddings")
+    if stated is None:
+        return {}
+    return {"tie_word_embeddings": bool(stated or (fields.flag("ties_by_text") and part.get("tie_word_embeddings")))}
 
 
 def _table(row: PartRow, nested: Mapping[str, Any]) -> Table:

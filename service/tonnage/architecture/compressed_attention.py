@@ -8,9 +8,6 @@ from tonnage.architecture.fields import Fields
 from tonnage.architecture.tensors import linear, norm
 from tonnage.spec.model import Attention, Component, Shard, Tensor
 
-INDEXED_RATIO = 4
-"""Layers that compress this many tokens into one choose among the entries with an indexer. [tokens]"""
-
 
 def compressed_attention(fields: Fields) -> tuple[Attention, list[Tensor]]:
     """Facts and tensors of one layer; the shared vector is told as MLA with a window."""
@@ -21,7 +18,7 @@ def compressed_attention(fields: Fields) -> tuple[Attention, list[Tensor]]:
 def _facts(fields: Fields) -> Attention:
     head_dim, rope = fields.integer("head_dim"), fields.integer("rotary_dim")
     ratio = fields.count("compress_ratio")
-    indexed = ratio == INDEXED_RATIO
+    indexed = fields.flag("indexed")
     return Attention(
         kind="mla",
         num_attention_heads=fields.integer("num_attention_heads"),
@@ -68,7 +65,7 @@ def _compressor(fields: Fields, facts: Attention) -> list[Tensor]:
 
 def _compression(fields: Fields, module: str, head_dim: int, facts: Attention) -> list[Tensor]:
     hidden = fields.integer("hidden_size")
-    width = head_dim * (2 if facts.compress_ratio == INDEXED_RATIO else 1)
+    width = head_dim * (2 if facts.index_head_dim else 1)
     return [
         _vector(f"{module}.position_bias", facts.compress_ratio, width, "compressor"),
         *_linear(fields, f"{module}.kv_proj", "compressor", width, hidden),

@@ -54,7 +54,18 @@ class Fields:
 
     def in_layer(self, layer: int, kind: str, feed: str) -> "Fields":
         """The same config as one layer sees it: `layer`, `kind` and `feed` become names."""
-        return self._within(kind, {"layer": layer, "kind": kind, "feed": feed})
+        inner = self._within(kind, {"layer": layer, "kind": kind, "feed": feed})
+        own = self.own_config(layer)
+        if own:
+            inner._config = {**self._config, **own}
+            inner._expressions = {name: text for name, text in inner._expressions.items() if name not in own}
+        return inner
+
+    def own_config(self, layer: int) -> Mapping[str, Any]:
+        """What `per_layer_config` says of one layer."""
+        configs = self._config.get("per_layer_config")
+        own = configs.get(str(layer)) if isinstance(configs, Mapping) else None
+        return own if isinstance(own, Mapping) else {}
 
     def of_kind(self, kind: str) -> "Fields":
         """The same layer seen by one of its mixers, with what the table says of that kind."""
@@ -120,25 +131,16 @@ class Fields:
             default = table.assumed.get(name)
         return default
 
-    def evaluate(self, text: str, *, layer: int | None = None) -> Any:
-        """Value of an expression, of layer `layer` when it reads one; what it lacks is refused by name."""
+    def evaluate(self, text: str) -> Any:
+        """Value of an expression; what it lacks is refused by name."""
         try:
-            if layer is None:
-                return parse(text)(self.__getitem__)
-            return parse(text)(lambda name: layer if name == "layer" else self[name])
+            return parse(text)(self.__getitem__)
         except (TypeError, IndexError, KeyError, ZeroDivisionError, ValueError, AttributeError) as error:
             raise self._complaint(text) from error
 
     def at(self, name: str, layer: int) -> Any:
-        """Value of a field whose expression reads `layer`, in that layer."""
-        text = self._expressions.get(name)
-        if text is None:
-            return self[name]
-        self._open.append(name)
-        try:
-            return self.evaluate(text, layer=layer)
-        finally:
-            self._open.pop()
+        """Value of a field whose expression may read `layer`, in that layer."""
+        return self._within("", {"layer": layer})[name] if name in self._expressions else self[name]
 
     def _complaint(self, text: str) -> Exception:
         names = [name for name in names_in(text) if self._stated_or_none(name) is None]
@@ -217,5 +219,5 @@ class Fields:
     def name(self, role: str) -> str:
         """Module name of a role in the checkpoint; a layer kind may have its own (`cross.q`)."""
         names = self._table.names
-        own = names.get(f"{self.kind}.{role}")
-        return own if own is not None else names.get(role, role)
+        found: str = names.get(f"{self.kind}.{role}") or names.get(role) or role
+        return found

@@ -42,7 +42,7 @@ def layer_groups(fields: Fields) -> tuple[LayerGroup, ...]:
     built: dict[tuple[str, str, tuple[str, ...]], Layer] = {}
     places: dict[Layer, list[int]] = {}
     for index, (kind, feed) in enumerate(zip(kinds, feeds, strict=True)):
-        own = tuple(repr(fields.at(name, index)) for name in fields.table.per_layer)
+        own = (*(repr(fields.at(name, index)) for name in fields.table.per_layer), repr(fields.own_config(index)))
         layer = built.get((kind, feed, own))
         if layer is None:
             layer = built[kind, feed, own] = _layer(fields.in_layer(index, kind, feed), kind, feed)
@@ -51,9 +51,14 @@ def layer_groups(fields: Fields) -> tuple[LayerGroup, ...]:
 
 
 def _mixers(fields: Fields, count: int) -> list[str]:
-    words = fields["layer_types"]
-    if words is None:
-        return [str(fields.at("mixer", index)) for index in range(count)]
+    kinds = _stated_mixers(fields, count) or [str(fields.at("mixer", index)) for index in range(count)]
+    last = fields["last_kind"]
+    return [*kinds[:-1], last] if last else kinds
+
+
+def _stated_mixers(fields: Fields, count: int) -> list[str] | None:
+    if fields["layer_types"] is None:
+        return None
     kinds = _WORDS | {"full_attention": fields["full_kind"], "attention": fields["full_kind"]} | fields.table.words
     return [_kind(fields, kinds, word) for word in per_layer_list(fields, "layer_types", count)]
 
@@ -72,7 +77,7 @@ def _feeds(fields: Fields, count: int) -> list[str]:
     if fields["mlp_layer_types"] is None:
         return [str(fields.at("ffn", index)) for index in range(count)]
     words = per_layer_list(fields, "mlp_layer_types", count)
-    return ["moe" if word == "sparse" else "dense" for word in words]
+    return ["moe" if word in ("sparse", "moe", "hash_moe") else "dense" for word in words]
 
 
 def per_layer_list(fields: Fields, name: str, count: int) -> list[Any]:

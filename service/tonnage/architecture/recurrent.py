@@ -66,7 +66,7 @@ def mamba2(fields: Fields) -> Part:
         _vector(fields, "A_log", heads, dtype="fp32"),
         _vector(fields, "D", heads),
         *norms,
-        *_linear(fields, "out_proj", hidden, inner, "row", bias=bias),
+        *_linear(fields, "out_proj", hidden, inner, "row", bias=fields.flag("ssm_out_bias")),
     ]
 
 
