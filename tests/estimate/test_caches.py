@@ -61,6 +61,27 @@ def test_layers_of_a_stage_keep_only_their_own_caches():
     assert 131_072 // 4 == caches.token_bytes(read, BF16, BF16, layers=tuple(range(8)))
 
 
+DEEPSEEK_V4 = {
+    "model_type": "deepseek_v4", "head_dim": 512, "hc_mult": 4, "hidden_size": 4096, "index_head_dim": 128,
+    "index_n_heads": 64, "index_topk": 512, "max_position_embeddings": 1048576, "moe_intermediate_size": 2048,
+    "n_routed_experts": 256, "n_shared_experts": 1, "num_attention_heads": 64, "num_experts_per_tok": 6,
+    "num_hidden_layers": 43, "num_hash_layers": 3, "num_key_value_heads": 1, "o_groups": 8, "o_lora_rank": 1024,
+    "q_lora_rank": 1024, "qk_rope_head_dim": 64, "sliding_window": 128, "vocab_size": 129280,
+    "compress_ratios": [0, 0, *[4, 128] * 20, 4], "torch_dtype": "bfloat16",
+}  # fmt: skip
+
+
+def test_a_compressed_cache_grows_by_the_share_of_an_entry_and_keeps_its_window():
+    read = model(DEEPSEEK_V4)
+    latent, index = 1024, 132
+
+    assert 2 * latent + 21 * (latent + index) // 4 + 20 * latent // 128 == caches.token_bytes(read, BF16, BF16)
+    assert 43 * 128 * latent + 21 * 250_000 * (latent + index) + 20 * 7813 * latent == caches.sequence_bytes(
+        read, 1_000_000, BF16, BF16
+    )
+    assert 21 * (65_536 + 16_384) + 20 * 524_288 == caches.state_bytes_per_sequence(read)
+
+
 def test_a_model_without_recurrent_layers_keeps_no_state():
     assert 0 == caches.state_bytes_per_sequence(model(LLAMA_8B))
 

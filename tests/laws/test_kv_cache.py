@@ -54,3 +54,15 @@ def test_chunked_local_tokens_stop_at_the_chunk(tokens, kept):
 
 def test_cross_attention_tokens_are_the_encoders_whatever_the_decoder_does():
     assert 1500 == kv_cache.cross_attention_tokens(encoder_tokens=1500)
+
+
+@pytest.mark.parametrize(("tokens", "ratio", "entries"), [(0, 4, 0), (1, 4, 1), (128, 128, 1), (129, 128, 2)])
+def test_compressed_tokens_count_the_open_group(tokens, ratio, entries):
+    assert entries == kv_cache.compressed_tokens(tokens=tokens, compress_ratio=ratio)
+
+
+@pytest.mark.parametrize(
+    ("width", "ratio", "overlap", "size"), [(512, 4, 2, 65_536), (512, 128, 1, 524_288), (128, 4, 2, 16_384)]
+)
+def test_compressor_state_is_what_llama_cpp_allocates_per_layer(width, ratio, overlap, size):
+    assert size == kv_cache.compressor_state(width=width, compress_ratio=ratio, overlap=overlap)

@@ -10,6 +10,7 @@ from tonnage.estimate.identity_cache import remembered
 from tonnage.laws import kv_cache, recurrent_state
 from tonnage.spec.facts import KvFormat
 from tonnage.spec.model import Attention, Layer, LayerGroup, Model, Recurrent
+from tonnage.units import ceil_div
 
 DTYPE_BYTES = {"bf16": 2, "fp16": 2, "fp32": 4}
 """Bytes of an element of the plain dtypes. [bytes]"""
@@ -59,11 +60,40 @@ def layer_cache_bytes_per_token(
 
 
 def _latent(attention: Attention, k_format: KvFormat) -> int:
-    width = (attention.kv_lora_rank or 0) + (attention.qk_rope_head_dim or 0)
+    """Latent of one token; with compression the share of an entry, which is what a long sequence grows by."""
     index = attention.index_head_dim
-    return kv_cache.mla(
-        latent_bytes=k_format.row_bytes(width),
+    entry = kv_cache.mla(
+        latent_bytes=k_format.row_bytes(_latent_width(attention)),
         index_key_bytes=kv_cache.index_key(index_head_dim=index) if index else 0,
+    )
+    return ceil_div(entry, attention.compress_ratio) if attention.compress_ratio > 1 else entry
+
+
+def _latent_width(attention: Attention) -> int:
+    return (attention.kv_lora_rank or 0) + (attention.qk_rope_head_dim or 0)
+
+
+def _windowed_latents(attention: Attention, tokens: int, k_format: KvFormat) -> int:
+    """Latents of the window, and entries of what lies before it (DeepSeek-V4)."""
+    latent = k_format.row_bytes(_latent_width(attention))
+    window = latent * kv_cache.sliding_window_tokens(tokens=tokens, window=attention.window or tokens)
+    if attention.compress_ratio <= 1:
+        return window
+    index = attention.index_head_dim
+    entry = latent + (kv_cache.index_key(index_head_dim=index) if index else 0)
+    return window + entry * kv_cache.compressed_tokens(tokens=tokens, compress_ratio=attention.compress_ratio)
+
+
+def layer_compressor_state_bytes(layer: Layer) -> int:
+    """What the compressors of a layer keep of one sequence, 0 without them. [bytes]"""
+    attention = layer.attention
+    if attention is None or attention.compress_ratio <= 1:
+        return 0
+    overlap = 2 if attention.index_head_dim else 1
+    widths = (_latent_width(attention), attention.index_head_dim or 0)
+    return sum(
+        kv_cache.compressor_state(width=width, compress_ratio=attention.compress_ratio, overlap=overlap)
+        for width in widths
     )
 
 
@@ -83,6 +113,9 @@ def layer_sequence_bytes(
     layer: Layer, tokens: int, k_format: KvFormat, v_format: KvFormat, tensor_parallel_size: int = 1
 ) -> int:
     """Cache of one sequence in one layer on one rank, window caps applied, recurrent state not included. [bytes]"""
+    attention = layer.attention
+    if attention is not None and attention.kind == "mla" and attention.window is not None:
+        return _windowed_latents(attention, tokens, k_format)
     per_token = layer_cache_bytes_per_token(layer, k_format, v_format, tensor_parallel_size)
     return per_token * cached_tokens(layer, tokens)
 
@@ -256,7 +289,7 @@ def state_bytes_per_sequence(
     layers: tuple[int, ...] | None = None,
 ) -> int:
     """
-    Recurrent state of one sequence over the layers of a stage on one rank.
+    Recurrent state (and open compressor groups) of one sequence over the layers of a stage on one rank.
 
     Args:
         model: Architecture.
@@ -269,17 +302,18 @@ def state_bytes_per_sequence(
         Size; 0 without recurrent layers. [bytes]
     """
     own = DTYPE_BYTES[model.dtype]
-    return sum(
-        layer_state_bytes(
-            group.layer.recurrent,
-            conv_bytes=own if conv_bytes is None else conv_bytes,
-            state_bytes=own if state_bytes is None else state_bytes,
-            tensor_parallel_size=tensor_parallel_size,
-        )
-        * count
-        for group, count in decoder_groups(model, layers)
-        if group.layer.recurrent is not None
-    )
+    total = 0
+    for group, count in decoder_groups(model, layers):
+        state = layer_compressor_state_bytes(group.layer)
+        if group.layer.recurrent is not None:
+            state += layer_state_bytes(
+                group.layer.recurrent,
+                conv_bytes=own if conv_bytes is None else conv_bytes,
+                state_bytes=own if state_bytes is None else state_bytes,
+                tensor_parallel_size=tensor_parallel_size,
+            )
+        total += state * count
+    return total
 
 
 @remembered(65536)

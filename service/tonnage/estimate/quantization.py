@@ -144,6 +144,8 @@ class _Rule:
             return self.quantizes_lm_head
         if tensor.component in _TOWERS and not self.quantizes_towers:
             return False
+        if self.format.block_shape is not None and tensor.out_features < self.format.block_shape[0]:
+            return False
         return not self.experts_only or tensor.component == "routed_experts"
 
     def _quantized(self, paths: tuple[str, ...]) -> WeightFormat:

@@ -78,6 +78,41 @@ def index_key(*, index_head_dim: int, quantization_block: int = 128) -> int:
     return index_head_dim + ceil_div(index_head_dim, quantization_block) * 4
 
 
+def compressed_tokens(*, tokens: int, compress_ratio: int) -> int:
+    """
+    Entries of a compressed cache: one per group of tokens (DeepSeek-V4).
+
+    Args:
+        tokens: Length of the sequence. [tokens]
+        compress_ratio: Tokens per entry. [tokens]
+
+    Returns:
+        Entries, the last group counted whole. [tokens]
+
+    Source:
+        ggml-org/llama.cpp@0c1e57098 src/llama-kv-cache-dsv4.cpp dsv4_comp_size
+    """
+    return ceil_div(tokens, compress_ratio)
+
+
+def compressor_state(*, width: int, compress_ratio: int, overlap: int) -> int:
+    """
+    What the compressor keeps of the group it is filling: values and scores in fp32, of one layer and sequence.
+
+    Args:
+        width: Width of a compressed entry. [elements]
+        compress_ratio: Tokens per entry. [tokens]
+        overlap: Neighbouring groups an entry reads, 1 where groups do not overlap. [unitless]
+
+    Returns:
+        State of one sequence. [bytes]
+
+    Source:
+        ggml-org/llama.cpp@0c1e57098 src/llama-kv-cache-dsv4.cpp llama_dsv4_comp_state (2 tensors of F32)
+    """
+    return 2 * 4 * (overlap * compress_ratio) * (overlap * width)
+
+
 def sliding_window_tokens(*, tokens: int, window: int) -> int:
     """
     Tokens a sliding-window layer keeps of one sequence, nothing in flight.
