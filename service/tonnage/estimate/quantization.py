@@ -27,6 +27,7 @@ PLAIN: Mapping[str, WeightFormat] = {
 """Plain dtypes by name, for tensors that a format leaves alone."""
 
 _NEVER: frozenset[Component] = frozenset({"embedding", "norm", "router"})
+_HEAD: frozenset[Component] = frozenset({"lm_head"})
 _TOWERS: frozenset[Component] = frozenset({"vision", "projector", "audio"})
 
 
@@ -107,13 +108,14 @@ class _Rule:
         self.plain = plain_format(dtype)
         self.skipped = tuple(patterns(_skipped_names(own or {}), weight_format.skips))
         self.groups = tuple(_groups(own or {}, formats))
-        self.quantizes_lm_head = weight_format.quantizes_lm_head or bool((own or {}).get("lm_head"))
         listed = bool(self.skipped or self.groups)
         mixture = any(group.layer.moe for group in model.layers)
         self.experts_only = weight_format.experts_only or (
             weight_format.experts_only_in_mixtures and mixture and not listed
         )
-        self.quantizes_towers = weight_format.quantizes_vision or (listed and weight_format.family in _LISTS_TOWERS)
+        towers = weight_format.quantizes_vision or (listed and weight_format.family in _LISTS_TOWERS)
+        head = weight_format.quantizes_lm_head or bool((own or {}).get("lm_head"))
+        self.plain_components = _NEVER | (frozenset() if towers else _TOWERS) | (frozenset() if head else _HEAD)
 
     def by_format(self, tensor: Tensor, layers: tuple[int, ...]) -> list[tuple[WeightFormat, tuple[int, ...]]]:
         """Layers that hold the tensor, by the format they hold it in."""
@@ -138,15 +140,10 @@ class _Rule:
             return False
         if tensor.component == "embedding":
             return self.format.quantizes_embedding and tensor.in_features > 1
-        if not tensor.linear or tensor.component in _NEVER:
+        if not tensor.linear or tensor.component in self.plain_components:
             return False
-        if tensor.component == "lm_head":
-            return self.quantizes_lm_head
-        if tensor.component in _TOWERS and not self.quantizes_towers:
-            return False
-        if self.format.block_shape is not None and tensor.out_features < self.format.block_shape[0]:
-            return False
-        return not self.experts_only or tensor.component == "routed_experts"
+        smaller_than_a_tile = self.format.block_shape is not None and tensor.out_features < self.format.block_shape[0]
+        return not smaller_than_a_tile and (not self.experts_only or tensor.component == "routed_experts")
 
     def _quantized(self, paths: tuple[str, ...]) -> WeightFormat:
         if any(pattern.matches(paths) for pattern in self.skipped):
