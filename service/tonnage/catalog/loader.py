@@ -88,8 +88,11 @@ def _with_sources(fields: Fields) -> Fields:
 
 
 def _with_nulls(fields: Fields) -> Fields:
-    """TOML has no null: `null_keys` of a table lists the keys it holds as null."""
-    return {**fields, "config": _nulls_back(fields.get("config", {}))}
+    """TOML has no null: `null_keys` of a table lists the keys it holds as null. The architectures are part of a config."""
+    config = _nulls_back(fields.get("config", {}))
+    if not isinstance(config, dict) or "architectures" not in fields:
+        return {**fields, "config": config}
+    return {**fields, "config": {"architectures": fields["architectures"], **config}}
 
 
 def _nulls_back(value: Any) -> Any:

@@ -72,11 +72,11 @@ def orders(package: Package, gpu: Gpu, need: Need) -> Iterator[Order]:
 def exposed(package: Package, gpu: Gpu) -> Gpu:
     """The GPU as the package exposes it."""
     if package.gpu_memory_usable_bytes is not None:
-        return replace(gpu, memory_usable_bytes=package.gpu_memory_usable_bytes)
+        return replace(gpu, memory_usable_bytes=package.gpu_memory_usable_bytes, memory_usable_expected_bytes=None)
     if package.gpu_share is None:
         return gpu
     usable = int(gpu.memory_usable_bytes * package.gpu_share)
-    return replace(gpu, memory_usable_bytes=usable, usable_confidence="estimated")
+    return replace(gpu, memory_usable_bytes=usable, memory_usable_expected_bytes=None, usable_confidence="estimated")
 
 
 def newest_price(packages: Iterable[Package]) -> str | None:
