@@ -180,9 +180,7 @@ class Fields:
         value = self[name]
         if value is None:
             raise self.missing([name])
-        if type(value) is int and 0 < value <= LARGEST:
-            return value
-        return self._whole(name, value, least=1)
+        return value if type(value) is int and 0 < value <= LARGEST else self._whole(name, value, least=1)
 
     def count(self, name: str) -> int:
         """Whole number that may be 0, which absence means. [unitless]"""
@@ -219,5 +217,4 @@ class Fields:
     def name(self, role: str) -> str:
         """Module name of a role in the checkpoint; a layer kind may have its own (`cross.q`)."""
         names = self._table.names
-        found: str = names.get(f"{self.kind}.{role}") or names.get(role) or role
-        return found
+        return names.get(f"{self.kind}.{role}") or names.get(role) or role

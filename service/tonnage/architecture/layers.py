@@ -50,6 +50,13 @@ def layer_groups(fields: Fields) -> tuple[LayerGroup, ...]:
     return tuple(LayerGroup(layer, tuple(indices)) for layer, indices in places.items())
 
 
+def last_layer(fields: Fields) -> Layer:
+    """The last layer of the stack, which a prediction layer repeats; `mtp_feed` names its feed-forward when other."""
+    count = fields.integer("num_hidden_layers")
+    kind, feed = _mixers(fields, count)[-1], fields["mtp_feed"] or _feeds(fields, count)[-1]
+    return _layer(fields.in_layer(count - 1, kind, feed), kind, feed)
+
+
 def _mixers(fields: Fields, count: int) -> list[str]:
     kinds = _stated_mixers(fields, count) or [str(fields.at("mixer", index)) for index in range(count)]
     last = fields["last_kind"]

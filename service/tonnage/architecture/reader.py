@@ -9,9 +9,11 @@ from tonnage.architecture.checkpoint_format import weight_format_of
 from tonnage.architecture.composition import Reading
 from tonnage.architecture.counts import active_parameters, count_by_component
 from tonnage.architecture.fields import Fields
-from tonnage.architecture.published import Comparison, best_reading
+from tonnage.architecture.generic import generic_table, unknown_fields
+from tonnage.architecture.prediction import prediction_layers, prediction_tensors
+from tonnage.architecture.published import Comparison, best_reading, quantization_of
 from tonnage.architecture.tables import tables
-from tonnage.errors import ContradictoryWorkload, MissingFact
+from tonnage.errors import MissingFact
 from tonnage.spec.model import Model
 
 Trust = Literal["exact", "checked", "recalled", "generic", "count"]
@@ -69,9 +71,13 @@ def _read(config: Mapping[str, Any], parameters: int | None) -> Model:
             pointer="/model/config/model_type",
         )
     table = tables().get(model_type)
-    if table is None:
-        raise ContradictoryWorkload(f"unknown model_type {model_type!r}", pointer="/model/config/model_type")
-    reading, comparison = best_reading(Fields(table, config, given=_task(config)), parameters)
+    known = table is not None
+    reading, comparison = best_reading(Fields(table or generic_table(config), config, given=_task(config)), parameters)
+    if not known:
+        unread = unknown_fields(reading)
+        comparison = msgspec.structs.replace(
+            comparison, trust="generic", unknown_fields=(*comparison.unknown_fields, *unread)
+        )
     return _model(reading, comparison, model_type, config)
 
 
@@ -89,7 +95,7 @@ def _model(reading: Reading, comparison: Comparison, model_type: str, config: Ma
     text = reading.text
     counts = count_by_component(reading.layers, reading.outside)
     dtype = _dtype(config, text.config)
-    quantization = config.get("quantization_config") or text.config.get("quantization_config")
+    quantization = quantization_of(reading)
     return Model(
         family=reading.fields.table.family or model_type,
         model_type=model_type,
@@ -99,11 +105,13 @@ def _model(reading: Reading, comparison: Comparison, model_type: str, config: Ma
         hidden_size=text.integer("hidden_size"),
         vocab_size=text.count("vocab_size"),
         max_position_embeddings=text.count("max_position_embeddings"),
-        tie_word_embeddings=text.flag("tie_word_embeddings"),
+        tie_word_embeddings=text.flag("tied"),
         layers=reading.layers,
         outside=reading.outside,
+        extra_checkpoint=prediction_tensors(text),
+        mtp_layers=prediction_layers(text),
         vision=reading.vision,
-        rope_scaling=text["rope_scaling"],
+        rope_scaling=_rope_scaling(text),
         quantization_config=quantization,
         weight_format=weight_format_of(quantization),
         max_source_positions=reading.encoder.count("max_position_embeddings") if reading.encoder else 0,
@@ -112,6 +120,14 @@ def _model(reading: Reading, comparison: Comparison, model_type: str, config: Ma
         notes=comparison.notes,
         unknown_fields=comparison.unknown_fields,
     )
+
+
+def _rope_scaling(text: Fields) -> dict[str, Any] | None:
+    stated = text["rope_scaling"]
+    if not isinstance(stated, dict) or stated.get("rope_type", stated.get("type")) in ("default", None):
+        nested = isinstance(stated, dict) and any(isinstance(value, dict) for value in stated.values())
+        return stated if nested else None
+    return stated
 
 
 def _dtype(*configs: Mapping[str, Any]) -> str:

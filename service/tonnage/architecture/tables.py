@@ -11,7 +11,7 @@ from msgspec import Struct
 from tonnage.errors import CatalogError
 from tonnage.spec.model import Component, Shard
 
-TABLE_FILES = ("architectures.toml", "encoders.toml", "towers.toml")
+TABLE_FILES = ("architectures.toml", "encoders.toml", "towers.toml", "generic.toml")
 
 
 class TensorRow(Struct, frozen=True, forbid_unknown_fields=True):
@@ -84,6 +84,8 @@ class Table(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Word of `layer_types` -> layer kind."""
     parts: dict[str, PartRow] = {}
     """Part (text, encoder, vision, audio) of a composite model -> where it is described."""
+    irrelevant: tuple[str, ...] = ()
+    """Keys that shape neither tensors nor caches, as patterns; for a config that is read generically."""
     readings: tuple[Alternative, ...] = ()
     """Other readings of the same keys, tried in order when a published count contradicts the first."""
     mtp_tensors: tuple[TensorRow, ...] = ()
