@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 
 import httpx
 import pytest
+from tests.adapters.conftest import start_server  # noqa: F401  (a fixture here too)
 
 from tonnage.api.app import Application, create_app
 from tonnage.api.settings import Settings

@@ -79,12 +79,13 @@ class RedisLink:
             with contextlib.suppress(RedisError, OSError, TimeoutError):
                 await asyncio.wait_for(self._client.aclose(), _PROBE_SECONDS)
 
-    async def ask(self, command: Callable[[Any], Awaitable[T]]) -> T | None:
+    async def ask(self, command: Callable[[Any], Awaitable[T]], *, patience_seconds: float | None = None) -> T | None:
         """
         The reply of one command.
 
         Args:
             command: Function from the client to the reply.
+            patience_seconds: Longest wait where nobody waits for it; the link's own when omitted. [s]
 
         Returns:
             The reply; None when Redis is not usable or fails.
@@ -95,7 +96,7 @@ class RedisLink:
         if self.state != "up":
             return None
         try:
-            async with asyncio.timeout(self._settings.timeout_seconds):
+            async with asyncio.timeout(patience_seconds or self._settings.timeout_seconds):
                 reply = await command(self._client)
         except (RedisError, OSError, TimeoutError, ValueError, TypeError, AttributeError) as error:
             self._failed(error)

@@ -8,13 +8,17 @@ from typing import Any
 
 from litestar import Litestar, Request
 
+from tonnage.adapters.rate_counter import RateCounter
 from tonnage.adapters.redis_cache import TwoLevelCache
 from tonnage.adapters.redis_link import LinkSettings, RedisLink
 from tonnage.api import catalog, documents, estimate, fit, front, health
+from tonnage.api.access import read_keys
 from tonnage.api.answers import Answer, allowed_methods, problem_answer
 from tonnage.api.context import Lifecycle, Runtime
 from tonnage.api.envelope import ANY_METHOD, Envelope, as_problem
+from tonnage.api.gate import Gate
 from tonnage.api.problems import INTERNAL, METHOD_NOT_ALLOWED
+from tonnage.api.reload import Watch
 from tonnage.api.settings import Settings, read_settings
 from tonnage.api.sizing import Desk, Sizing, sizing_of
 from tonnage.api.telemetry import AccessLog, Telemetry
@@ -73,7 +77,13 @@ def create_app(settings: Settings | None = None, sizing: Sizing | None = None) -
     link = RedisLink(link_settings(settings), telemetry.redis_is)
     lookups = TwoLevelCache(link, telemetry.cache, ttl_seconds=settings.redis_ttl_seconds)
     runtime = Runtime(
-        settings=settings, telemetry=telemetry, desk=desk, lifecycle=Lifecycle(), lookups=lookups, link=link
+        settings=settings,
+        telemetry=telemetry,
+        desk=desk,
+        lifecycle=Lifecycle(),
+        lookups=lookups,
+        link=link,
+        gate=Gate(settings, read_keys(settings), RateCounter(link, settings.rate_limit_per_minute)),
     )
     return Application(runtime, AccessLog(telemetry) if settings.access_log else None)
 
@@ -108,10 +118,15 @@ def _lifespan(runtime: Runtime, log: AccessLog | None) -> Any:
     @asynccontextmanager
     async def lifespan(_app: Litestar) -> AsyncIterator[None]:
         runtime.link.start()
+        runtime.gate.counter.start()
+        watch = Watch(runtime)
+        watch.start()
         try:
             yield
         finally:
             runtime.lifecycle.draining = True
+            await watch.close()
+            await runtime.gate.counter.close()
             await runtime.link.close()
             if log is not None:
                 log.flush()

@@ -11,6 +11,7 @@ from tonnage.adapters.redis_link import RedisLink
 from tonnage.api.answers import Answer, not_modified
 from tonnage.api.bodies import whole_body
 from tonnage.api.decoding import require_json
+from tonnage.api.gate import Gate
 from tonnage.api.settings import Settings
 from tonnage.api.sizing import Desk
 from tonnage.api.telemetry import Telemetry
@@ -34,6 +35,7 @@ class Runtime(Struct, frozen=True, kw_only=True):
     lifecycle: Lifecycle
     lookups: TwoLevelCache
     link: RedisLink
+    gate: Gate
 
 
 class Context:

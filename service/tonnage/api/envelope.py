@@ -10,12 +10,12 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Callable
 from typing import Any
 
 from tonnage.api import problems
-from tonnage.api.answers import problem_answer, request_headers
+from tonnage.api.answers import Answer, problem_answer, request_headers
 from tonnage.api.context import Runtime
+from tonnage.api.cors import Origins
 from tonnage.api.telemetry import AccessLog, timestamp
 from tonnage.errors import SizingError
 
@@ -23,6 +23,7 @@ logger = logging.getLogger("tonnage")
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _FLUSH_SECONDS = 0.2
+_REFUSALS = (problems.OVERLOADED, problems.DEADLINE, problems.RATE_LIMITED, problems.UNAUTHORIZED, problems.FORBIDDEN)
 _ALWAYS_SERVED = frozenset({"/healthz", "/readyz", "/metrics"})
 ANY_METHOD = "ANY"
 _ASKED_AS = {"HEAD": "GET", "OPTIONS": ANY_METHOD}
@@ -36,24 +37,17 @@ _STATIC_HEADERS = [
 _CSP = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
 _NO_STORE = (b"cache-control", b"no-store")
 
-Gate = Callable[[Any, dict[bytes, bytes]], list[tuple[bytes, bytes]]]
-"""Refuses a request by raising ProblemError, else gives headers for its answer."""
-
-
-def open_gate(_scope: Any, _headers: dict[bytes, bytes]) -> list[tuple[bytes, bytes]]:
-    """Let everyone in."""
-    return []
-
 
 class Envelope:
     """The application as the server sees it."""
 
-    def __init__(self, app: Any, runtime: Runtime, log: AccessLog | None, gate: Gate = open_gate) -> None:
+    def __init__(self, app: Any, runtime: Runtime, log: AccessLog | None) -> None:
         self.app = app
         self.runtime = runtime
         self.telemetry = runtime.telemetry
-        self.gate = gate
+        self.gate = runtime.gate
         self._lifecycle = runtime.lifecycle
+        self._origins = Origins(runtime.settings)
         self._log = log
         self._cap = runtime.settings.max_in_flight
         self._deadline = runtime.settings.deadline_seconds
@@ -78,20 +72,29 @@ class Envelope:
     async def _serve(self, exchange: "_Exchange", receive: Any) -> None:
         try:
             if self._lifecycle.in_flight > self._cap and exchange.path not in _ALWAYS_SERVED:
-                self.telemetry.refused.labels("overload").inc()
                 raise problems.ProblemError(
                     problems.OVERLOADED, f"{self._cap} requests are in flight", headers=[(b"retry-after", b"1")]
                 )
-            exchange.extra = self.gate(exchange.scope, exchange.headers)
+            if self._origins.allowed and (answer := self._cross_origin(exchange)):
+                await answer(exchange.scope, receive, exchange.send)
+                return
+            if not self.gate.is_open:
+                exchange.extra = [*exchange.extra, *self.gate(exchange.scope, exchange.headers)]
             async with asyncio.timeout(self._deadline) as deadline:
                 exchange.scope["state"]["deadline"] = deadline
                 await self.app(exchange.scope, receive, exchange.send)
         except Exception as error:  # the last resort: nothing may reach the server
             await self._fail(exchange, error)
 
+    def _cross_origin(self, exchange: "_Exchange") -> Answer | None:
+        exchange.extra = self._origins.headers(exchange.headers)
+        return self._origins.preflight(exchange.method, exchange.headers)
+
     async def _fail(self, exchange: "_Exchange", error: Exception) -> None:
         """Answer with a problem if nothing was sent, else leave the response broken off."""
         problem = as_problem(error)
+        if problem.kind in _REFUSALS:
+            self.telemetry.refused.labels(problem.kind.slug).inc()
         if problem.kind is problems.INTERNAL:
             logger.error("request %s failed", exchange.request_id.decode(), exc_info=error)
         if exchange.status:

@@ -8,6 +8,7 @@ from types import FrameType
 
 import uvicorn
 
+from tonnage.api.access import refuse_open_house
 from tonnage.api.app import Application, create_app
 from tonnage.api.protocol import guarded_protocol, sweep
 from tonnage.api.settings import Settings
@@ -57,6 +58,7 @@ def serve(settings: Settings) -> int:
     Returns:
         Exit status.
     """
+    refuse_open_house(settings)
     log_to_stderr(settings.log_level)
     app = create_app(settings)
     Server(config_of(settings, app), app).run()

@@ -55,6 +55,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """File with one such key a line, re-read when it changes; empty: none."""
     allow_open: bool = False
     """Serve without keys on an address that others can reach."""
+    metrics_open: bool = False
+    """With keys: let /metrics be read without one of scope admin."""
     rate_limit_per_minute: Whole = 0
     """Requests a key or, without keys, an address may send in a minute; 0: no limit."""
     trusted_proxies: str = ""
