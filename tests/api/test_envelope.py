@@ -34,7 +34,7 @@ def answering(app: Application, answer: Any) -> Application:
 
 
 def raising(error: Exception) -> Any:
-    def estimate(_card: Any) -> Any:
+    def estimate(*_: Any, **__: Any) -> Any:
         raise error
 
     return estimate

@@ -4,7 +4,7 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from litestar import Litestar, Request
 
@@ -20,9 +20,12 @@ from tonnage.api.gate import Gate
 from tonnage.api.problems import INTERNAL, METHOD_NOT_ALLOWED
 from tonnage.api.reload import Watch
 from tonnage.api.settings import Settings, read_settings
-from tonnage.api.sizing import Desk, Sizing, sizing_of
+from tonnage.api.sizing import Desk, Sizing
 from tonnage.api.telemetry import AccessLog, Telemetry
 from tonnage.catalog import load_catalog
+
+if TYPE_CHECKING:
+    from tonnage.adapters.hub import Hub
 
 logger = logging.getLogger("tonnage")
 
@@ -73,8 +76,8 @@ def create_app(settings: Settings | None = None, sizing: Sizing | None = None) -
     telemetry = Telemetry()
     sizing = sizing or load_sizing(settings)
     telemetry.catalog_in_use(sizing.version, "overlay" if settings.catalog_dir else "built-in")
-    desk = Desk(sizing, telemetry)
     link = RedisLink(link_settings(settings), telemetry.redis_is)
+    desk = Desk(sizing, telemetry, hub_of(settings, link) if settings.hub_enabled else None)
     lookups = TwoLevelCache(link, telemetry.cache, ttl_seconds=settings.redis_ttl_seconds)
     runtime = Runtime(
         settings=settings,
@@ -99,10 +102,19 @@ def link_settings(settings: Settings) -> LinkSettings:
     )
 
 
+def hub_of(settings: Settings, link: RedisLink) -> "Hub":
+    """The Hub of the settings, its answers shared through Redis."""
+    from tonnage.adapters.hub import Hub, HubSettings  # noqa: PLC0415  (httpx costs start-up time)
+    from tonnage.adapters.hub_shared import RedisHubCache  # noqa: PLC0415
+
+    token = Path(settings.hub_token_file).read_text(encoding="utf-8").strip() if settings.hub_token_file else ""
+    return Hub(HubSettings(endpoint=settings.hub_endpoint, token=token), shared=RedisHubCache(link))
+
+
 def load_sizing(settings: Settings) -> Sizing:
     """Catalogue of the settings, ready to answer."""
     overlay = Path(settings.catalog_dir) if settings.catalog_dir else None
-    return sizing_of(load_catalog(overlay))
+    return Sizing(catalog=load_catalog(overlay))
 
 
 def _problem(request: Request[Any, Any, Any], error: Exception) -> Answer:
@@ -126,6 +138,8 @@ def _lifespan(runtime: Runtime, log: AccessLog | None) -> Any:
         finally:
             runtime.lifecycle.draining = True
             await watch.close()
+            if runtime.desk.hub is not None:
+                await runtime.desk.hub.close()
             await runtime.gate.counter.close()
             await runtime.link.close()
             if log is not None:

@@ -28,12 +28,14 @@ class EstimateRoutes(Controller):
         refuse_parameters(parameters(context.query))
         media_type = choose(context.accept, offers("estimate"))
         card = decode_card(await context.json_body())
-        return answer_in(media_type, "estimate", context.desk.estimate(card))
+        fetch = await context.desk.fetch_for(card)
+        return answer_in(media_type, "estimate", context.desk.estimate(card, fetch))
 
     @get()
     async def get_estimate(self, request: Request[Any, Any, Any]) -> Answer:
         """The same for a card of flat query parameters."""
         context = context_of(request)
         media_type = choose(context.accept, offers("estimate"))
-        estimate = context.desk.estimate(read_card(parameters(context.query)))
+        card = read_card(parameters(context.query))
+        estimate = context.desk.estimate(card, await context.desk.fetch_for(card))
         return context.cacheable(answer_in(media_type, "estimate", estimate), estimate.digest)

@@ -30,7 +30,8 @@ class FitRoutes(Controller):
         strict = flag(given, "strict")
         refuse_parameters(given, ["strict"])
         media_type = choose(context.accept, offers("fit"))
-        answer = context.desk.fit(decode_request(await context.json_body()))
+        question = decode_request(await context.json_body())
+        answer = context.desk.fit(question, await context.desk.fetch_for(question))
         return answer_in(media_type, "fit", selected(answer) if strict else answer)
 
     @get()
@@ -40,7 +41,8 @@ class FitRoutes(Controller):
         given = parameters(context.query)
         strict = flag(given, "strict")
         media_type = choose(context.accept, offers("fit"))
-        answer = context.desk.fit(read_request(given))
+        question = read_request(given)
+        answer = context.desk.fit(question, await context.desk.fetch_for(question))
         shown = selected(answer) if strict else answer
         return context.cacheable(answer_in(media_type, "fit", shown), answer.digest)
 

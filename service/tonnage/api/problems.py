@@ -56,7 +56,6 @@ UNKNOWN_NAME = Kind("unknown-name", "The catalogue has no such entry", 422)
 CONTRADICTION = Kind("contradictory-workload", "The request contradicts itself", 422)
 MISSING_FACT = Kind("missing-fact", "A required fact is neither in the request nor in the catalogue", 422)
 UNSUPPORTED = Kind("unsupported", "This version has no law for the question", 422)
-SOURCE_DISABLED = Kind("source-disabled", "The remote source of facts is switched off", 422)
 RATE_LIMITED = Kind("rate-limited", "Too many requests", 429)
 HEAD_TOO_LARGE = Kind("head-too-large", "The request head is too large", 431)
 INTERNAL = Kind("internal-error", "The service failed", 500)
@@ -145,10 +144,7 @@ def of_sizing_error(error: errors.SizingError) -> ProblemError:
     fields = [FieldError(error.pointer, error.detail, close)]
     headers: Headers = []
     if isinstance(error, errors.SourceUnavailable):
-        if getattr(error, "disabled", False):
-            kind = SOURCE_DISABLED
-        else:
-            headers = [(b"retry-after", b"5")]
+        headers = [(b"retry-after", b"5")]
     return ProblemError(kind, error.detail, errors=fields, headers=headers)
 
 

@@ -15,7 +15,7 @@ from tonnage.adapters.shared_catalog import SnapshotError, current_revision, fet
 from tonnage.api.access import read_keys
 from tonnage.api.context import Runtime
 from tonnage.api.settings import SettingsError
-from tonnage.api.sizing import Sizing, sizing_of
+from tonnage.api.sizing import Sizing
 from tonnage.catalog import load_catalog
 from tonnage.errors import CatalogError
 
@@ -110,7 +110,7 @@ class Watch:
 
     async def _load(self, folder: Path | None, source: str) -> bool:
         try:
-            sizing: Sizing = await asyncio.to_thread(lambda: sizing_of(load_catalog(folder)))
+            sizing = Sizing(catalog=await asyncio.to_thread(load_catalog, folder))
         except (CatalogError, OSError) as error:
             self._failed(source, error)
             return False

@@ -87,6 +87,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Origins that browsers may call from, separated by commas; empty: none."""
     hub_enabled: bool = False
     """Read config.json of models that the catalogue does not hold from the Hub."""
+    hub_endpoint: str = "https://huggingface.co"
+    """Scheme and host of the Hub or of a mirror; no other host is ever asked."""
     hub_token_file: str = ""
     """File with the Hub token for gated models; never logged."""
 

@@ -6,25 +6,37 @@ The domain as the handlers see it: one immutable catalogue at a time, and the tw
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from tonnage import evidence
-from tonnage import fit as fit_package
+from tonnage import evidence, fit
 from tonnage.api.telemetry import Telemetry
 from tonnage.catalog import Catalog
-from tonnage.errors import Unsupported
+from tonnage.catalog.models import wanted_from_hub
 from tonnage.spec.card import SizingCard
+from tonnage.spec.fit import FitAnswer, FitRequest
+from tonnage.spec.hub import Fetch
 from tonnage.spec.report import Estimate
+
+if TYPE_CHECKING:
+    from tonnage.adapters.hub import Hub
+
+
+class Estimating(Protocol):
+    """`evidence.estimate`, or what a test puts in its place."""
+
+    def __call__(self, catalog: Catalog, card: SizingCard, *, fetch: Fetch | None = None) -> Estimate:
+        """The estimate of a card."""
+        ...
 
 
 class Sizing(Struct, frozen=True, kw_only=True):
     """A catalogue and what can be asked of it."""
 
     catalog: Catalog
-    estimate: Callable[[SizingCard], Estimate]
-    fit: Callable[[Any], Any]
+    estimate: Estimating = evidence.estimate
+    fit: Callable[..., FitAnswer] = fit.fit
 
     @property
     def version(self) -> str:
@@ -32,41 +44,46 @@ class Sizing(Struct, frozen=True, kw_only=True):
         return self.catalog.version
 
 
-def sizing_of(catalog: Catalog) -> Sizing:
-    """Questions bound to one catalogue."""
-
-    def estimate(card: SizingCard) -> Estimate:
-        return evidence.estimate(catalog, card)
-
-    def fit(request: Any) -> Any:
-        if not hasattr(fit_package, "fit"):
-            raise Unsupported("this version does not choose packages yet", ["/estimate", "/catalog"])
-        return fit_package.fit(catalog, request)
-
-    return Sizing(catalog=catalog, estimate=estimate, fit=fit)
-
-
 class Desk:
     """Holds the sizing in use and measures what it computes."""
 
-    def __init__(self, sizing: Sizing, telemetry: Telemetry) -> None:
+    def __init__(self, sizing: Sizing, telemetry: Telemetry, hub: "Hub | None" = None) -> None:
         self.sizing = sizing
-        self._telemetry = telemetry
+        self.hub = hub
+        self._verdict = telemetry.verdict
         self._estimate_seconds = telemetry.estimate_seconds.observe
         self._fit_seconds = telemetry.fit_seconds.observe
 
-    def estimate(self, card: SizingCard) -> Estimate:
+    async def fetch_for(self, card: SizingCard) -> Fetch | None:
+        """
+        What a card needs of the Hub, got before any work.
+
+        Args:
+            card: The question.
+
+        Returns:
+            Who knows it; None when the catalogue answers alone or the Hub is switched off.
+
+        Raises:
+            SizingError: The Hub has no such repository, or does not answer.
+        """
+        if self.hub is None:
+            return None
+        wanted = wanted_from_hub(self.sizing.catalog, card)
+        return await self.hub.fetched(wanted) if wanted else None
+
+    def estimate(self, card: SizingCard, fetch: Fetch | None = None) -> Estimate:
         """One estimate, timed and counted by verdict."""
-        started = time.perf_counter()
-        answer = self.sizing.estimate(card)
+        sizing, started = self.sizing, time.perf_counter()
+        answer = sizing.estimate(sizing.catalog, card, fetch=fetch)
         self._estimate_seconds(time.perf_counter() - started)
-        self._telemetry.verdict("estimate", answer.verdict or "none")
+        self._verdict("estimate", answer.verdict or "none")
         return answer
 
-    def fit(self, request: Any) -> Any:
+    def fit(self, request: FitRequest, fetch: Fetch | None = None) -> FitAnswer:
         """One fit, timed and counted by what came out."""
-        started = time.perf_counter()
-        answer = self.sizing.fit(request)
+        sizing, started = self.sizing, time.perf_counter()
+        answer = sizing.fit(sizing.catalog, request, fetch=fetch)
         self._fit_seconds(time.perf_counter() - started)
-        self._telemetry.verdict("fit", "met" if answer.selected is not None else "none")
+        self._verdict("fit", "met" if answer.selected is not None else "none")
         return answer
