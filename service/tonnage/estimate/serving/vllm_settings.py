@@ -120,7 +120,7 @@ class _Reader:
         serving, release, gpu = self.serving, self.release, self.gpu
         major, minor = compute_capability(gpu)
         legacy = runs_v0(release, major, minor, self.workload)
-        dtype = _dtype(self.workload)
+        dtype = plain_dtype(self.workload)
         length = self.max_model_len()
         seqs, tokens = self.batch(length, legacy)
         speculative = serving.speculative.num_speculative_tokens if serving.speculative is not None else 0
@@ -297,7 +297,7 @@ def _native_length(model: Model) -> int:
     return length
 
 
-def _dtype(workload: Workload) -> str:
+def plain_dtype(workload: Workload) -> str:
     """Plain dtype the model runs in; an fp32 checkpoint runs in 16 bit unless the caller says otherwise."""
     asked = getattr(workload.serving, "dtype", None)
     if asked is not None and asked.lower() in _DTYPES:

@@ -1,0 +1,191 @@
+"""SGLang's settings for one card: its default fraction and limits by board, ranks and release."""
+
+from msgspec import Struct
+
+from tonnage.estimate.caches import DTYPE_BYTES, plain_kv_format
+from tonnage.estimate.serving.vllm_settings import compute_capability, plain_dtype, traits
+from tonnage.laws import static_fraction
+from tonnage.spec import card
+from tonnage.spec.engines.sglang import MemoryTier, Reserve
+from tonnage.spec.engines.sglang import Sglang as Release
+from tonnage.spec.facts import Gpu, KvFormat
+from tonnage.spec.report import Assumption
+from tonnage.spec.workload import Workload
+
+_UNKNOWN_BOARD = 0.88
+_MANY_RANKS = 4
+_LATENT_PREFILL = 2_048
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """Everything of the engine's configuration that memory depends on."""
+
+    release: Release
+    dtype: str
+    element_bytes: int
+    context: int
+    fraction: float
+    chunked_prefill_size: int
+    decode_sizes: tuple[int, ...]
+    prefill_sizes: tuple[int, ...]
+    page_size: int
+    max_running_requests: int | None
+    kv_formats: tuple[KvFormat, KvFormat]
+    draft_tokens: int
+    major: int
+    multiprocessors: int
+    nvswitch: bool
+    rocm: bool
+    images: bool
+    assumptions: tuple[Assumption, ...]
+
+
+def settings(workload: Workload) -> Settings:
+    """
+    The configuration SGLang ends up with.
+
+    Args:
+        workload: Resolved card for SGLang.
+
+    Returns:
+        Settings with every default filled in.
+    """
+    serving, release, model, gpu = workload.serving, workload.profile, workload.model, workload.gpu
+    assert isinstance(serving, card.Sglang)  # noqa: S101  (dispatch is by this type)
+    assert isinstance(release, Release)  # noqa: S101
+    ranks = workload.placement.tensor_parallel_size
+    tier = memory_tier(release, gpu)
+    notes: list[Assumption] = []
+    chunk = serving.chunked_prefill_size or serving.max_num_batched_tokens or tier.chunked_prefill_size
+    largest = serving.cuda_graph_max_bs or (
+        tier.cuda_graph_max_bs if ranks < _MANY_RANKS else tier.cuda_graph_max_bs_tp4
+    )
+    eager = bool(serving.disable_cuda_graph or serving.enforce_eager)
+    decode = () if eager else static_fraction.decode_capture_sizes(largest=largest)
+    prefill = _prefill_sizes(workload, release, chunk) if decode else ()
+    images = model.vision is not None and not (serving.multimodal and serving.multimodal.language_model_only)
+    fraction = serving.gpu_memory_utilization
+    if fraction is None:
+        fraction = default_fraction(workload, release, chunk, largest, prefill)
+        notes.append(Assumption("serving.gpu_memory_utilization", fraction, _why(release, gpu)))
+    for name, given, value in (
+        ("max_model_len", serving.max_model_len, traits(model).native_length),
+        ("chunked_prefill_size", serving.chunked_prefill_size or serving.max_num_batched_tokens, chunk),
+        ("cuda_graph_max_bs", serving.cuda_graph_max_bs, largest),
+    ):
+        if given is None:
+            notes.append(Assumption(f"serving.{name}", value, _why(release, gpu)))
+    dtype = plain_dtype(workload)
+    speculative = serving.speculative
+    return Settings(
+        release=release,
+        dtype=dtype,
+        element_bytes=DTYPE_BYTES[dtype],
+        context=serving.max_model_len or traits(model).native_length,
+        fraction=fraction,
+        chunked_prefill_size=chunk,
+        decode_sizes=decode,
+        prefill_sizes=prefill,
+        page_size=serving.page_size or serving.block_size or 1,
+        max_running_requests=serving.max_num_seqs,
+        kv_formats=workload.kv_formats or (plain_kv_format(dtype), plain_kv_format(dtype)),
+        draft_tokens=speculative.num_speculative_tokens if speculative is not None else 0,
+        major=compute_capability(gpu)[0],
+        multiprocessors=(gpu.multiprocessors if gpu is not None else None) or 108,
+        nvswitch=gpu is not None and (gpu.nvlink_domain_max or 0) >= _MANY_RANKS,
+        rocm=gpu is not None and gpu.vendor == "amd",
+        images=images,
+        assumptions=tuple(notes),
+    )
+
+
+def _why(release: Release, gpu: Gpu | None) -> str:
+    return f"SGLang {release.since} default for {'an unknown card' if gpu is None else gpu.name}"
+
+
+def memory_tier(release: Release, gpu: Gpu | None) -> MemoryTier:
+    """Default limits of the board's class; an unknown board is of the largest."""
+    board = None if gpu is None else gpu.memory_device_bytes or gpu.memory_usable_bytes
+    for tier in release.tiers:
+        if tier.below_bytes is None or (board is not None and board < tier.below_bytes):
+            return tier
+    return release.tiers[-1]
+
+
+def default_fraction(workload: Workload, release: Release, chunk: int, largest: int, prefill: tuple[int, ...]) -> float:
+    """
+    mem_fraction_static where the caller gives none.
+
+    Args:
+        workload: Resolved card.
+        release: SGLang's release.
+        chunk: Chunk of a prefill. [tokens]
+        largest: Largest captured batch. [requests]
+        prefill: Captured prefill sizes. [tokens]
+
+    Returns:
+        Fraction. [fraction]
+    """
+    gpu, placement, model = workload.gpu, workload.placement, workload.model
+    ranks = placement.tensor_parallel_size * placement.pipeline_parallel_size
+    board = None if gpu is None else gpu.memory_device_bytes or gpu.memory_usable_bytes
+    if release.fraction_rule in ("ranks", "ranks_and_board"):
+        fraction = _by_ranks(release, ranks)
+        if release.fraction_rule == "ranks" or board is None:
+            return fraction
+        return static_fraction.by_ranks_and_board(fraction=fraction, board=board)
+    if board is None:
+        return _UNKNOWN_BOARD
+    if release.fraction_rule == "board":
+        tier = memory_tier(release, gpu)
+        reserve = tier.reserve + tier.reserve_per_rank * ranks
+    else:
+        reserve = reserved_bytes(workload, release.reserve, board, chunk=chunk, largest=largest, prefill=prefill)
+    fraction = static_fraction.from_reserve(board=board, reserve=reserve)
+    if model.vision is None:
+        return fraction
+    tower = model.vision
+    if release.fraction_rule == "board":
+        return fraction * release.vision_factor
+    return fraction * static_fraction.vision_tower(
+        factor=release.vision_factor, layers=tower.num_hidden_layers, hidden_size=tower.hidden_size
+    )
+
+
+def _by_ranks(release: Release, ranks: int) -> float:
+    steps = {int(size): fraction for size, fraction in release.fractions.items()}
+    return steps[max(size for size in steps if size <= ranks)]
+
+
+def reserved_bytes(
+    workload: Workload, reserve: Reserve | None, board: int, *, chunk: int, largest: int, prefill: tuple[int, ...]
+) -> int:
+    """What newer releases keep outside the fraction. [bytes]"""
+    if reserve is None:
+        return 0
+    placement = workload.placement
+    ranks = placement.tensor_parallel_size * placement.pipeline_parallel_size
+    amount = reserve.constant + max(chunk, reserve.smallest_prefill) * reserve.per_prefill_token
+    amount += largest * reserve.per_graph_request + ranks * reserve.per_rank
+    if prefill:
+        latent = traits(workload.model).mla
+        amount += reserve.latent_prefill_graphs if latent else len(prefill) * reserve.per_prefill_graph
+    if board > reserve.large_board:
+        amount = max(amount, reserve.least_on_large_boards)
+    speculative = workload.serving.speculative if workload.serving is not None else None
+    if speculative is None or speculative.method.lower() == "ngram":
+        return amount
+    return amount + (reserve.standalone_draft if speculative.method.lower() == "standalone" else reserve.draft_model)
+
+
+def _prefill_sizes(workload: Workload, release: Release, chunk: int) -> tuple[int, ...]:
+    rule, serving, gpu = release.captures_prefill, workload.serving, workload.gpu
+    if rule == "never" or serving is None or (gpu is not None and gpu.vendor != "nvidia"):
+        return ()
+    special = (
+        workload.model.vision or serving.lora or serving.speculative or workload.placement.pipeline_parallel_size > 1
+    )
+    if rule == "plain" and special:
+        return ()
+    largest = _LATENT_PREFILL if traits(workload.model).mla else chunk
+    return static_fraction.prefill_capture_sizes(largest=largest)

@@ -1,0 +1,77 @@
+"""SGLang's releases: its default fraction, batch limits and what stands outside the fraction."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from tonnage.spec.engine import Release
+
+
+class MemoryTier(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Defaults for boards smaller than a size, smallest first."""
+
+    below_bytes: int | None = None
+    """Board size as nvidia-smi prints it; None: every larger board. [bytes]"""
+    chunked_prefill_size: int
+    cuda_graph_max_bs: int
+    cuda_graph_max_bs_tp4: int
+    """The same for four or more tensor-parallel ranks."""
+    reserve: int = 0
+    """What rule "board" keeps outside the fraction. [bytes]"""
+    reserve_per_rank: int = 0
+
+
+class Reserve(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What newer releases keep outside the fraction when they choose it. [bytes]"""
+
+    constant: int
+    per_prefill_token: int
+    smallest_prefill: int
+    """Prefill tokens that are counted at least. [tokens]"""
+    per_graph_request: int
+    per_rank: int
+    per_prefill_graph: int = 0
+    """Of each captured prefill size; 0 where prefill is not captured by default."""
+    latent_prefill_graphs: int = 0
+    """All prefill graphs of a model with latent attention."""
+    least_on_large_boards: int
+    large_board: int
+    draft_model: int = 0
+    """For a draft model that shares the target's embedding (EAGLE, MTP)."""
+    standalone_draft: int = 0
+
+
+class Sglang(Release, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One release of SGLang."""
+
+    fraction_rule: Literal["ranks", "ranks_and_board", "board", "reserve"]
+    """How mem_fraction_static is chosen: by ranks alone, by ranks and board size, from a reserve by board, or by its parts."""
+    fractions: dict[str, float]
+    """Fraction by tensor x pipeline ranks; more ranks take the last that they reach."""
+    tiers: tuple[MemoryTier, ...]
+    reserve: Reserve | None = None
+    vision_factor: float = 1.0
+    """What multimodal models multiply the fraction with, before the tower's size is looked at."""
+    captures_prefill: Literal["never", "plain", "always"] = "never"
+    """Whether prefill sizes are captured by default: plain text models on NVIDIA without pipeline, adapters or drafts, or all."""
+    least_running_requests: int = 2_048
+    most_running_requests: int = 4_096
+    requests_per_context: int = 512
+    """Running requests for every context length that the pool holds."""
+    spare_request_rows: int = 0
+    spare_request_columns: int = 4
+    sliding_ratio: float = 1.0
+    """Tokens of sliding-window layers for every token of full-attention layers; 1: one pool for all."""
+    recurrent_ratio: float = 0.9
+    """Recurrent states against full-attention cache, by memory."""
+    recurrent_slots_per_request: int = 3
+    graph_bytes_per_node: int
+    """Of one layer at one captured size; measured. [bytes]"""
+    graph_bytes_per_reduction: int
+    """Of one all-reduce without NVLink at one captured size; measured. [bytes]"""
+    prefill_graph_bytes: int = 0
+    """Of one captured prefill size; measured. [bytes]"""
+    graph_spread: float = 3.0
+
+
+RELEASE = Sglang
