@@ -334,6 +334,14 @@ async def test_a_broken_shared_level_changes_nothing(server, hub_of):
     assert CONFIG == (await hub_of(shared=shared).model(NAME)).config
 
 
+async def test_what_cannot_be_fetched_is_raised_when_it_is_asked_for(server, hub_of):
+    server.add_repository(NAME)
+    fetch = await hub_of().fetched([(NAME, None), ("org/other", None)])
+    assert CONFIG == fetch(NAME, None).config
+    with pytest.raises(UnknownName, match="org/other is not on the Hub"):
+        fetch("org/other", None)
+
+
 async def test_what_was_fetched_answers_resolve(server, hub_of):
     server.add_repository(NAME)
     fetch = await hub_of().fetched([(NAME, None)])

@@ -249,6 +249,16 @@ def test_the_catalogue_is_not_overruled_by_the_hub_but_for_a_revision(resolved):
         resolved(fetch=fetch, model={"id": LLAMA, "revision": "v2"})
 
 
+def test_a_name_the_hub_does_not_know_gets_pointer_and_neighbours(resolved):
+    def fetch(id, revision):  # noqa: A002
+        raise UnknownName("model", id, ())
+
+    with pytest.raises(UnknownName) as error:
+        resolved(fetch=fetch, model={"id": "meta-llama/Llama-3.1-8B-Instuct"})
+    assert "/model/id" == error.value.pointer
+    assert LLAMA in error.value.did_you_mean
+
+
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
@@ -304,5 +314,5 @@ def test_examples_of_the_interface_resolve(catalog, repository):
     for path in sorted(Path(repository, "openapi", "examples").glob("*.json")):
         story = json.loads(path.read_text())
         body = story["request"].get("body") or {}
-        if story["response"]["status"] == 200 and "model" in body and "offer" not in body:
+        if story["response"]["status"] == 200 and story["request"]["path"] == "/estimate" and body:
             assert resolve(catalog, msgspec.convert(body, SizingCard)).catalog_version == catalog.version

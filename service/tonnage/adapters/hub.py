@@ -9,7 +9,7 @@ import asyncio
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 from urllib.parse import quote, urlsplit
 
@@ -116,15 +116,14 @@ class Hub:
             wanted: Ids and revisions, as `catalog.wanted_from_hub` lists them.
 
         Returns:
-            A `Fetch` that knows them.
-
-        Raises:
-            SizingError: Of the first repository that cannot be had.
+            A `Fetch` that knows them, and raises what came back where a repository cannot be had.
         """
         pairs = list(wanted)
-        models = await asyncio.gather(*(self.model(name, revision) for name, revision in pairs))
-        known = dict(zip(pairs, models, strict=True))
-        return lambda id, revision: known[id, revision]  # noqa: A006
+        answers = await asyncio.gather(*(self.model(*pair) for pair in pairs), return_exceptions=True)
+        unexpected = next((a for a in answers if not isinstance(a, HubModel | SizingError)), None)
+        if isinstance(unexpected, BaseException):
+            raise unexpected
+        return _fetch_of(dict(zip(pairs, answers, strict=True)))
 
     async def model(self, name: str, revision: str | None = None) -> HubModel:
         """
@@ -266,6 +265,16 @@ class Hub:
             await self._shared.store(_shared_key(key), msgspec.msgpack.encode(model), self._settings.fresh_seconds)
         except (OSError, TimeoutError):
             return
+
+
+def _fetch_of(known: Mapping[tuple[str, str | None], HubModel | BaseException]) -> Fetch:
+    def fetch(id: str, revision: str | None) -> HubModel:  # noqa: A002
+        answer = known[id, revision]
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    return fetch
 
 
 class NotThere(Exception):

@@ -101,7 +101,13 @@ def _from_hub(catalog: Catalog, name: str, revision: str | None, fetch: Fetch | 
         error.detail += f"; the Hub is not asked here: {INLINE}"
         error.args = (error.detail,)
         raise error
-    told = fetch(name, revision)
+    try:
+        told = fetch(name, revision)
+    except SizingError as error:
+        error.pointer = error.pointer or pointer
+        if isinstance(error, UnknownName):
+            error.did_you_mean = UnknownName("model", name, catalog.models.near(name)).did_you_mean
+        raise
     plain = told.parameters if not told.config.get("quantization_config") else None
     model = read_config(told.config, id=told.id, revision=told.revision, parameters=plain, source=told.source)
     return Found(replace(model, licence=model.licence or told.licence), told.weight_bytes)
