@@ -119,6 +119,8 @@ class Search:
         best: Technical | None = None
         variant = self.variants[number]
         for placement in choices(variant, gpus, domain, self.need):
+            if best is not None and _hopeless(best, placement):
+                continue
             for sharding in shardings(variant, placement):
                 one = self.technical(gpu, gpus, placement, sharding, number)
                 if best is None or one.preference < best.preference:
@@ -164,6 +166,28 @@ class Search:
             if _speaks_of(one, order, technical):
                 judged = _weighed(judged, one)
         return judged
+
+
+def _hopeless(best: Technical, placement: Placement) -> bool:
+    """
+    Whether a layout cannot do better than one that is excluded: it cuts the weights, which fill most of that one, less.
+
+    Only for serving: in training the states may be sharded over the copies.
+    """
+    workload, judgement, required = best.workload, best.judgement, best.required
+    if (
+        best.verdict != EXCLUDED
+        or workload is None
+        or workload.training is not None
+        or judgement is None
+        or required is None
+    ):
+        return False
+    cut = best.placement.tensor_parallel_size * best.placement.pipeline_parallel_size
+    if placement.tensor_parallel_size * placement.pipeline_parallel_size >= cut:
+        return False
+    items = judgement.gpus[judgement.worst].items
+    return 2 * sum(i.bytes.expected for i in items if i.component == "weights") > required.expected
 
 
 def variants_of(catalog: Catalog, request: FitRequest, fetch: Fetch | None = None) -> tuple[Variant, ...]:

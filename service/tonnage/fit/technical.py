@@ -148,15 +148,25 @@ def _measure(technical: Technical, workload: Workload, account: Account) -> None
 
 
 def choices(variant: Variant, gpus: int, domain: int, need: Need) -> Iterator[Placement]:
-    """Layouts worth an estimate, best first: all GPUs, and below that the largest power of two."""
+    """
+    Layouts worth an estimate, best first.
+
+    All GPUs, and below that the largest power of two. Of a bare count, whose parts may not divide, copies come first and
+    then the two widest cuts.
+    """
     fixed = need.fixed_layout
     if fixed is not None:
         if fixed.gpus <= gpus:
             yield replace(fixed, gpu=None)
         return
-    yield from _allowed(variant, gpus, domain, need)
-    if gpus & (gpus - 1):
-        yield from _allowed(variant, 1 << (gpus.bit_length() - 1), domain, need)
+    if variant.workload.model.known:
+        yield from _allowed(variant, gpus, domain, need)
+        if gpus & (gpus - 1):
+            yield from _allowed(variant, 1 << (gpus.bit_length() - 1), domain, need)
+        return
+    found = tuple(_allowed(variant, gpus, domain, need))
+    yield from (p for p in found if p.data_parallel_size == gpus)
+    yield from (p for p in found if gpus in {p.tensor_parallel_size, p.pipeline_parallel_size} and gpus > 1)
 
 
 def _allowed(variant: Variant, gpus: int, domain: int, need: Need) -> Iterator[Placement]:
