@@ -81,12 +81,102 @@ def judge(workload: Workload, account: Account) -> Judgement:
     return Judgement(gpus, worst, needed, required, reserve, gpus[worst].peak.device if claimed else None)
 
 
-def verdict(judgement: Judgement, usable: int, findings: tuple[Finding, ...]) -> Verdict:
+class Screening(NamedTuple):
+    """The device counter alone, for comparing many layouts: what is required, and what is claimed."""
+
+    required: Amount
+    claim: Amount | None
+
+
+def screen(workload: Workload, account: Account) -> Screening:
+    """
+    What `judge` finds required and claimed, without its items and other counters.
+
+    Args:
+        workload: Resolved card.
+        account: What its engine or framework makes of it.
+
+    Returns:
+        The same amounts as `judge`.
+    """
+    claimed = account.claimed_bytes is not None
+    peak: Amount | None = None
+    derived: Amount | None = None
+    for load in account.loads:
+        device, needed = _device_peak(load, claimed)
+        peak = device if peak is None or device.expected > peak.expected else peak
+        derived = needed if derived is None or needed.expected > derived.expected else derived
+    if peak is None or derived is None:
+        raise ValueError("an account without loads")
+    reserve = workload.reserve_bytes + int(workload.reserve_fraction * derived.expected)
+    required = Amount(derived.low + reserve, derived.expected + reserve, derived.high + reserve) if reserve else derived
+    return Screening(required, peak if claimed else None)
+
+
+def _device_peak(load: GpuLoad, claimed: bool) -> tuple[Amount, Amount]:
+    """Device total of the worst phase, and of the worst with the claimed pool replaced by the demand."""
+    demand = load.demand_kv if claimed else None
+    worst = (-1, 0, 0)
+    need: Amount | None = None
+    for phase in load.phases:
+        at, rest = _device_sums(phase.items, claimed)
+        if at[0] > worst[0]:
+            worst = at
+        if demand is not None:
+            without = _banded(*at) if rest is None else _joined(_banded(*rest), demand)
+            need = without if need is None or without.expected > need.expected else need
+    peak = _banded(*worst)
+    return peak, need or peak
+
+
+def _joined(rest: Amount, demand: Amount) -> Amount:
+    """Two independent amounts alive together."""
+    below = (rest.expected - rest.low) ** 2 + (demand.expected - demand.low) ** 2
+    above = (rest.high - rest.expected) ** 2 + (demand.high - demand.expected) ** 2
+    return _banded(rest.expected + demand.expected, below, above)
+
+
+def _device_sums(
+    items: tuple[MemoryItem, ...], claimed: bool
+) -> tuple[tuple[int, int, int], tuple[int, int, int] | None]:
+    """
+    Expected sum and squared half-widths of a phase.
+
+    Returns:
+        With the band of a claimed pool (inside its budget only the sum is certain), and without the pool where there is one.
+    """
+    total_expected = below = above = inside_below = inside_above = pool = pool_below = pool_above = 0
+    has_pool = False
+    for item in items:
+        amount = item.bytes
+        expected = amount.expected
+        total_expected += expected
+        under, over = (expected - amount.low) ** 2, (amount.high - expected) ** 2
+        if not item.inside_budget:
+            below += under
+            above += over
+        elif item.component == "kv_cache":
+            has_pool = True
+            pool += expected
+            pool_below += under
+            pool_above += over
+        else:
+            inside_below += under
+            inside_above += over
+    if not (claimed and has_pool):
+        whole = (total_expected, below + inside_below + pool_below, above + inside_above + pool_above)
+        return whole, None
+    rest = (total_expected - pool, below + inside_below, above + inside_above)
+    return (total_expected, below, above), rest
+
+
+def verdict(judged: Screening | Judgement, usable: int, findings: tuple[Finding, ...]) -> Verdict:
     """Worst of capacity, claim and the engine's own findings."""
-    statuses = [compare(judgement.required, usable), *(f.status for f in findings)]
-    if judgement.claim is not None:
-        statuses.append(compare(judgement.claim, usable))
-    return max(statuses, key=VERDICT_ORDER.__getitem__)
+    worst = compare(judged.required, usable)
+    for status in [f.status for f in findings] + ([] if judged.claim is None else [compare(judged.claim, usable)]):
+        if VERDICT_ORDER[status] > VERDICT_ORDER[worst]:
+            worst = status
+    return worst
 
 
 def assemble(workload: Workload, account: Account) -> Estimate:
@@ -209,9 +299,7 @@ def _without_pool(phase: Phase, demand: Amount) -> Amount:
     if not _is_pool(phase.items):
         return phase.total.device
     rest = total([i for i in phase.items if i.component != "kv_cache" or not i.inside_budget]).device
-    spread_below = (rest.expected - rest.low) ** 2 + (demand.expected - demand.low) ** 2
-    spread_above = (rest.high - rest.expected) ** 2 + (demand.high - demand.expected) ** 2
-    return _banded(rest.expected + demand.expected, spread_below, spread_above)
+    return _joined(rest, demand)
 
 
 def _capacity(workload: Workload) -> Capacity | None:

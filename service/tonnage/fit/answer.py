@@ -72,8 +72,11 @@ def _at(order: list[Found], index: int) -> Found | None:
 
 def _closest(fallen: list[Found], need: Need) -> Found | None:
     """The excluded candidate that lacks least."""
-    estimated_ones = [f for f in fallen if f.technical.required is not None]
-    return min(estimated_ones, key=lambda f: (-f.technical.headroom, *ranking.rank_key(f, need)), default=None)
+    judged = [f for f in fallen if f.technical.layout_status != EXCLUDED]
+    closest = min(judged, key=lambda f: (-f.technical.headroom, *ranking.rank_key(f, need)), default=None)
+    if closest is not None:
+        closest.technical.complete(need.spare)
+    return closest
 
 
 def _bare(search: Search, base: Found | None) -> Estimate:

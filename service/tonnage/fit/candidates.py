@@ -32,6 +32,7 @@ def candidate(found: Found, need: Need, *, rank: int, follower: Found | None) ->
         The candidate, with launch material unless it is excluded.
     """
     order, technical, request = found.order, found.technical, need.request
+    technical.complete(need.spare)
     runs = found.status != EXCLUDED
     made = Candidate(
         rank=rank,

@@ -44,6 +44,15 @@ class Judged(NamedTuple):
 def memory(technical: Technical, need: Need) -> Judged:
     """Required memory of the worst GPU against what that GPU holds, with the caller's headroom."""
     required, usable = technical.required, technical.gpu.memory_usable_bytes
+    if required is None and technical.bound is not None:
+        bound = technical.bound
+        words = "{} of weights alone, of {} usable on each GPU"
+        return Judged(
+            "memory",
+            EXCLUDED,
+            lambda: words.format(format_size(bound), format_size(usable)),
+            technical.gpu.memory_source,
+        )
     if required is None:
         return Judged("memory", CONFIRM, lambda: "not judged: no layout runs on these GPUs")
     doubtful = technical.gpu.usable_confidence in {"estimated", "recalled"} and required.high > usable * _COMFORT
@@ -345,13 +354,29 @@ def throughput(technical: Technical, order: Order, need: Need) -> Judged | None:
     if given is not None:
         status = MET if given >= least else EXCLUDED
         return Judged("throughput", status, lambda: f"{given:g} tokens/s measured, {least:g} asked", "request")
-    bound = technical.decode_bound
+    bound = decode_bound(technical)
     if bound is None:
         return Judged("throughput", CONFIRM, lambda: "no measurement, and no bound can be stated", "request")
     words = f"no measurement; memory bandwidth bounds decoding at {bound:.0f} tokens/s"
     return Judged(
         "throughput", CONFIRM, lambda: words + (f", below the {least:g} asked" if bound < least else ""), "roofline"
     )
+
+
+def decode_bound(technical: Technical) -> float | None:
+    """
+    Tokens per second that memory bandwidth allows at most: each step reads the active weights of a GPU once.
+
+    Returns:
+        Bound over all copies for the stated concurrency, None where a fact is missing. [tokens per second]
+    """
+    workload, bytes_per_second = technical.workload, technical.gpu.bandwidth_bytes_per_second
+    concurrency = None if workload is None else getattr(workload.serving, "concurrency", None)
+    if workload is None or concurrency is None or bytes_per_second is None or not technical.weights:
+        return None
+    model = workload.model
+    active = (model.parameters_active or model.parameters_total) / model.parameters_total
+    return float(concurrency) * bytes_per_second / (technical.weights * active)
 
 
 def of_technical(technical: Technical, weight_format: WeightFormat, need: Need) -> Iterator[Judged]:

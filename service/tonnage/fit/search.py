@@ -13,6 +13,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from tonnage.catalog import Catalog, resolve
+from tonnage.estimate.assemble import account_of
 from tonnage.fit import requirements
 from tonnage.fit.links import fast_domain
 from tonnage.fit.need import Need
@@ -25,7 +26,11 @@ from tonnage.spec.facts import Gpu
 from tonnage.spec.fit import Evidence, FitRequest
 from tonnage.spec.hub import Fetch
 
-EstimateKey = tuple[str, int, Placement, str | None, int]
+ON_THE_HOST = ("n_gpu_layers", "cpu_moe_layers", "cpu_offload_gb")
+"""Engine settings that leave weights on the host."""
+
+EstimateKey = tuple[str, int, int, str | None, int]
+"""GPU, its memory, identity of the layout, sharding, variant."""
 
 
 class Found(NamedTuple):
@@ -64,6 +69,9 @@ class Search:
         self.need = need
         self.variants = variants
         self._estimates: dict[EstimateKey, Technical] = {}
+        self._layouts: dict[tuple[int, int, int], tuple[Placement, ...]] = {}
+        self._least = [least_weights(v) for v in variants]
+        self._placements: dict[Placement, Placement] = {}
         self._best: dict[tuple[str, int, int, int, int], Technical] = {}
         self._technical_judged: dict[int, tuple[Judged, ...]] = {}
         self.packages, self.apart = in_scope(catalog, need)
@@ -117,36 +125,42 @@ class Search:
 
     def _search_layouts(self, gpu: Gpu, gpus: int, domain: int, number: int) -> Technical:
         best: Technical | None = None
-        variant = self.variants[number]
-        for placement in choices(variant, gpus, domain, self.need):
-            if best is not None and _hopeless(best, placement):
+        layouts, least = self._choices(gpus, domain, number), self._least[number]
+        for placement in layouts:
+            if least > gpu.memory_usable_bytes * _cut(placement):
                 continue
-            for sharding in shardings(variant, placement):
+            for sharding in shardings(self.variants[number], placement):
                 one = self.technical(gpu, gpus, placement, sharding, number)
                 if best is None or one.preference < best.preference:
                     best = one
                 if one.verdict == MET and one.layout_status == MET:
                     return best
-        if best is None:
-            best = Technical(variant, gpu, gpus, Placement(tensor_parallel_size=gpus))
-            best.refusal = why_refused(variant, gpus, self.need)
-        return best
+        if best is not None:
+            return best
+        variant = self.variants[number]
+        if layouts:
+            widest = max(layouts, key=_cut)
+            return Technical(variant, gpu, gpus, widest).too_large(-(-least // _cut(widest)))
+        refused = Technical(variant, gpu, gpus, Placement(tensor_parallel_size=gpus))
+        return refused.refuse(why_refused(variant, gpus, self.need))
+
+    def _choices(self, gpus: int, domain: int, number: int) -> tuple[Placement, ...]:
+        key = (gpus, domain, number)
+        held = self._layouts.get(key)
+        if held is None:
+            found = choices(self.variants[number], gpus, domain, self.need)
+            held = self._layouts[key] = tuple(self._placements.setdefault(p, p) for p in found)
+        return held
 
     def technical(self, gpu: Gpu, gpus: int, placement: Placement, sharding: str | None, number: int) -> Technical:
         """The one estimate of a layout on a GPU."""
-        key = (gpu.id, gpu.memory_usable_bytes, placement, sharding, number)
+        key = (gpu.id, gpu.memory_usable_bytes, id(placement), sharding, number)
         held = self._estimates.get(key)
         if held is None:
             held = self._estimates[key] = estimated(
                 self.variants[number], gpu, gpus, placement, sharding=sharding, spare=self.need.spare
             )
-        if held.gpus == gpus:
-            return held
-        other = Technical(held.variant, gpu, gpus, placement)
-        for name in Technical.__slots__:
-            setattr(other, name, getattr(held, name))
-        other.gpus = gpus
-        return other
+        return held.on(gpus)
 
     def _bill(self, order: Order) -> Bill | None:
         need = self.need
@@ -168,26 +182,26 @@ class Search:
         return judged
 
 
-def _hopeless(best: Technical, placement: Placement) -> bool:
+def least_weights(variant: Variant) -> int:
     """
-    Whether a layout cannot do better than one that is excluded: it cuts the weights, which fill most of that one, less.
+    Bytes of weights that the GPUs of an engine hold together at the very least.
 
-    Only for serving: in training the states may be sharded over the copies.
+    Nine tenths of the checkpoint, for what an engine may leave out; 0 where weights may stay on the host, or where
+    training chooses their dtype.
     """
-    workload, judgement, required = best.workload, best.judgement, best.required
-    if (
-        best.verdict != EXCLUDED
-        or workload is None
-        or workload.training is not None
-        or judgement is None
-        or required is None
-    ):
-        return False
-    cut = best.placement.tensor_parallel_size * best.placement.pipeline_parallel_size
-    if placement.tensor_parallel_size * placement.pipeline_parallel_size >= cut:
-        return False
-    items = judgement.gpus[judgement.worst].items
-    return 2 * sum(i.bytes.expected for i in items if i.component == "weights") > required.expected
+    workload = variant.workload
+    if workload.training is not None or not workload.model.known:
+        return 0
+    if any(getattr(workload.serving, field, None) for field in ON_THE_HOST):
+        return 0
+    plain = replace(workload, serving=None, gpu=None, placement=Placement())
+    whole = account_of(plain).loads[0].phases[0].items[0].bytes.expected
+    return whole * 9 // 10
+
+
+def _cut(placement: Placement) -> int:
+    """GPUs that share one copy of the weights. [unitless]"""
+    return placement.tensor_parallel_size * placement.pipeline_parallel_size
 
 
 def variants_of(catalog: Catalog, request: FitRequest, fetch: Fetch | None = None) -> tuple[Variant, ...]:

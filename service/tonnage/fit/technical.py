@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from tonnage.errors import ContradictoryWorkload
-from tonnage.estimate.assemble import Judgement, account_of, assemble, compare, judge, verdict
+from tonnage.errors import ContradictoryWorkload, Unsupported
+from tonnage.estimate.assemble import Judgement, account_of, assemble, compare, judge, screen, verdict
 from tonnage.estimate.placement import layouts, refusal
 from tonnage.evidence.reconcile import reconciled
 from tonnage.fit.need import Need
@@ -25,6 +25,9 @@ SHARDED = {
 """How a framework shards states over data-parallel ranks when the card leaves it open; others: ZeRO-3."""
 
 
+_NO_HEADROOM = -(10**18)
+
+
 class Variant(NamedTuple):
     """One weight format and cache type the search may use, resolved once."""
 
@@ -41,21 +44,22 @@ class Technical:
     """What memory physics says of a variant under a layout on a GPU."""
 
     __slots__ = (
-        "account", "decode_bound", "disk", "findings", "gpu", "gpus", "host", "judgement", "measured", "model_known",
-        "placement", "refusal", "required", "sharding", "variant", "verdict", "workload",
+        "_judgement", "account", "bound", "disk", "findings", "gpu", "gpus", "host", "layout_status", "measured", "placement",
+        "preference", "refusal", "required", "sharding", "variant", "verdict", "workload",
     )  # fmt: skip
 
     def __init__(self, variant: Variant, gpu: Gpu, gpus: int, placement: Placement) -> None:
-        """Nothing judged yet; `estimated` or `refused` complete it."""
+        """Nothing judged yet; `estimated` or `refuse` complete it."""
         self.variant = variant
         self.gpu = gpu
         self.gpus = gpus
         self.placement = placement
-        self.model_known = variant.workload.model.known
         self.workload: Workload | None = None
         self.account: Account | None = None
-        self.judgement: Judgement | None = None
+        self._judgement: Judgement | None = None
         self.required: Amount | None = None
+        self.bound: int | None = None
+        """Weights that each GPU must hold at least, of a layout that was excluded by them alone. [bytes]"""
         self.verdict = 1
         self.refusal: str | None = None
         self.findings: tuple[Finding, ...] = ()
@@ -63,7 +67,52 @@ class Technical:
         self.disk = 0
         self.measured = False
         self.sharding: str | None = None
-        self.decode_bound: float | None = None
+        cut = placement.tensor_parallel_size > 1 or placement.pipeline_parallel_size > 1
+        self.layout_status = int(cut and not variant.workload.model.known)
+        """0: the layout runs; 1: with only a parameter count nobody knows what divides; 2: refused."""
+        self.preference: tuple[int, int, int] = (2, 0, 0)
+        """Best first: status, then GPUs left idle, then headroom."""
+
+    def refuse(self, reason: str) -> "Technical":
+        """The layout does not run."""
+        self.refusal, self.layout_status = reason, 2
+        return self.ranked()
+
+    def too_large(self, bound: int) -> "Technical":
+        """Excluded by its weights alone; the rest is estimated only where it is shown."""
+        self.bound, self.verdict = bound, 2
+        self.disk = bound * self.placement.tensor_parallel_size * self.placement.pipeline_parallel_size
+        return self.ranked()
+
+    def complete(self, spare: float) -> None:
+        """The estimate of a layout that was excluded by its weights alone."""
+        if self.bound is not None and self.required is None:
+            whole = estimated(self.variant, self.gpu, self.gpus, self.placement, spare=spare)
+            if whole.required is not None:
+                self.workload, self.account, self.findings = whole.workload, whole.account, whole.findings
+                self.required, self.host, self.disk = whole.required, whole.host, whole.disk
+
+    def ranked(self) -> "Technical":
+        """With its preference worked out."""
+        self.preference = (max(self.verdict, self.layout_status), self.gpus - self.placement.gpus, -self.headroom)
+        return self
+
+    def on(self, gpus: int) -> "Technical":
+        """The same layout in an order of another size: more or fewer GPUs stay idle."""
+        if gpus == self.gpus:
+            return self
+        other = Technical(self.variant, self.gpu, gpus, self.placement)
+        for name in self.__slots__:
+            setattr(other, name, getattr(self, name))
+        other.gpus = gpus
+        return other.ranked()
+
+    @property
+    def judgement(self) -> Judgement | None:
+        """Loads by phase and counter, worked out where they are shown."""
+        if self._judgement is None and self.workload is not None and self.account is not None:
+            self._judgement = judge(self.workload, self.account)
+        return self._judgement
 
     @property
     def phase(self) -> str:
@@ -73,20 +122,16 @@ class Technical:
     @property
     def headroom(self) -> int:
         """Expected bytes that stay free; very negative without an estimate. [bytes]"""
-        return -(2**62) if self.required is None else self.gpu.memory_usable_bytes - self.required.expected
+        taken = self.bound if self.required is None else self.required.expected
+        return _NO_HEADROOM if taken is None else self.gpu.memory_usable_bytes - taken
 
     @property
-    def layout_status(self) -> int:
-        """0: the layout runs; 1: with only a parameter count nobody knows what divides; 2: refused."""
-        if self.refusal is not None:
-            return 2
-        cut = self.placement.tensor_parallel_size > 1 or self.placement.pipeline_parallel_size > 1
-        return int(cut and not self.model_known)
-
-    @property
-    def preference(self) -> tuple[int, int, int]:
-        """Best first: status, then GPUs left idle, then headroom."""
-        return (max(self.verdict, self.layout_status), self.gpus - self.placement.gpus, -self.headroom)
+    def weights(self) -> int:
+        """Weights on the fullest GPU. [bytes]"""
+        if self.account is None:
+            return 0
+        phases = (load.phases[0].items for load in self.account.loads)
+        return max(sum(i.bytes.expected for i in items if i.component == "weights") for items in phases)
 
 
 def estimated(
@@ -114,33 +159,29 @@ def estimated(
     technical.workload = workload
     try:
         account = account_of(workload)
-    except ContradictoryWorkload as error:
-        technical.refusal = error.detail
-        return technical
-    judgement = judge(workload, account)
-    technical.account, technical.judgement, technical.findings = account, judgement, account.findings
-    technical.required = judgement.required
-    technical.verdict = VERDICT_ORDER[verdict(judgement, gpu.memory_usable_bytes, account.findings)]
+    except (ContradictoryWorkload, Unsupported) as error:
+        return technical.refuse(error.detail)
+    screened = screen(workload, account)
+    usable = gpu.memory_usable_bytes
+    technical.account, technical.findings, technical.required = account, account.findings, screened.required
+    technical.verdict = VERDICT_ORDER[verdict(screened, usable, account.findings)]
     if spare:
-        left = gpu.memory_usable_bytes - int(gpu.memory_usable_bytes * spare)
-        technical.verdict = max(technical.verdict, VERDICT_ORDER[compare(judgement.required, left)])
+        technical.verdict = max(
+            technical.verdict, VERDICT_ORDER[compare(screened.required, usable - int(usable * spare))]
+        )
     if account.host is not None:
         technical.host, technical.disk = account.host.memory, account.host.disk_bytes
     if workload.measurements:
         _measure(technical, workload, account)
-    return technical
+    return technical.ranked()
 
 
 def _measure(technical: Technical, workload: Workload, account: Account) -> None:
     """A measured peak replaces the estimate where GPU, layout and format are those that were measured."""
     card = workload.card
-    stated = card.placement
-    same = replace(workload.placement, gpu=None) == replace(stated, gpu=None)
-    own_format = card.weights.format is None or workload.formats.get(card.weights.format) in {
-        None,
-        workload.weight_format,
-    }
-    if not (same and own_format):
+    same_layout = replace(workload.placement, gpu=None) == replace(card.placement, gpu=None)
+    stated = workload.formats.get(card.weights.format or "", workload.weight_format)
+    if not same_layout or stated.id != workload.weight_format.id:
         return
     answer = reconciled(assemble(workload, account), workload.measurements, gpu=technical.gpu.id)
     if answer.required != technical.required and answer.verdict is not None:

@@ -1,0 +1,51 @@
+"""Comparing many layouts looks at the device counter alone and must find what the whole judgement finds."""
+
+from types import SimpleNamespace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tonnage.estimate.assemble import judge, screen
+from tonnage.spec.report import Account, Amount, GpuLoad, MemoryItem, PhaseItems
+
+SIZES = st.integers(0, 10**11)
+
+
+@st.composite
+def bands(draw):
+    low, expected, high = sorted(draw(st.tuples(SIZES, SIZES, SIZES)))
+    return Amount(low, expected, high)
+
+
+@st.composite
+def items(draw):
+    return MemoryItem(
+        component=draw(st.sampled_from(["weights", "kv_cache", "activations"])),
+        bytes=draw(bands()),
+        basis="derived",
+        law="l",
+        source="s",
+        counter=draw(st.sampled_from(["allocated", "reserved", "device"])),
+        inside_budget=draw(st.booleans()),
+    )
+
+
+@st.composite
+def accounts(draw):
+    phase = st.builds(PhaseItems, st.sampled_from(["load", "decode"]), st.lists(items(), max_size=5).map(tuple))
+    load = st.builds(
+        lambda phases, demand: GpuLoad(ranks=(0,), stage=0, phases=tuple(phases), demand_kv=demand),
+        st.lists(phase, min_size=1, max_size=4),
+        st.none() | bands(),
+    )
+    claimed = draw(st.none() | st.just(1))
+    return Account(loads=tuple(draw(st.lists(load, min_size=1, max_size=3))), claimed_bytes=claimed)
+
+
+@given(account=accounts(), reserve=SIZES, fraction=st.sampled_from([0.0, 0.2]))
+def test_screening_finds_what_judging_finds(account, reserve, fraction):
+    workload = SimpleNamespace(reserve_bytes=reserve, reserve_fraction=fraction)
+    judged, screened = judge(workload, account), screen(workload, account)
+
+    assert judged.required == screened.required
+    assert judged.claim == screened.claim

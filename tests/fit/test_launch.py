@@ -1,0 +1,68 @@
+"""Launch material names the engine's own flags and the device plug-in's own resources."""
+
+import shlex
+
+import pytest
+from fit_requests import catalog, offered, request, sku
+
+from tonnage.fit import fit
+
+LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
+
+
+def launched(*, gpu="h100-sxm", count=1, **fields):
+    fields.setdefault("offer", offered(sku(gpu=gpu, gpus_per_host=count)))
+    card = {"model": LLAMA, "weights": {}, "reserve": 0} | fields
+    found = fit(catalog(), request(**card))
+    return found.candidates[0].launch
+
+
+def test_vllm_gets_its_flags_and_nothing_that_was_not_asked_for():
+    made = launched(
+        serving={"engine": "vllm", "engine_version": "0.19.0", "max_model_len": 8192, "kv_cache_dtype": "fp8"}, count=4
+    )
+
+    assert [
+        "vllm", "serve", LLAMA, "--tensor-parallel-size", "4", "--max-model-len", "8192", "--kv-cache-dtype", "fp8",
+    ] == list(made.command)  # fmt: skip
+    assert "vllm/vllm-openai:v0.19.0 --model" in made.docker
+    assert shlex.split(made.docker)[:3] == ["docker", "run", "--rm"]
+
+
+def test_boolean_flags_stand_alone_and_false_ones_not_at_all():
+    eager = launched(serving={"engine": "vllm", "max_model_len": 4096, "enforce_eager": True}).command
+    graphs = launched(serving={"engine": "vllm", "max_model_len": 4096, "enforce_eager": False}).command
+
+    assert "--enforce-eager" in eager
+    assert "--enforce-eager" not in graphs
+
+
+@pytest.mark.parametrize(
+    ("gpu", "resource", "amount"),
+    [
+        ("h100-sxm", "nvidia.com/gpu", "1"),
+        ("mi300x", "amd.com/gpu", "1"),
+        ("h100-sxm:3g.40gb", "nvidia.com/mig-3g.40gb", "1"),
+    ],
+)
+def test_kubernetes_asks_for_the_device_by_its_own_name(gpu, resource, amount):
+    made = launched(gpu=gpu, serving={"engine": "vllm", "max_model_len": 4096})
+
+    assert {resource: amount} == made.kubernetes["containers"][0]["resources"]["limits"]
+
+
+def test_several_gpus_get_shared_memory():
+    made = launched(count=4, serving={"engine": "vllm", "max_model_len": 4096})
+
+    assert "Memory" == made.kubernetes["volumes"][0]["emptyDir"]["medium"]
+    assert "/dev/shm" == made.kubernetes["containers"][0]["volumeMounts"][0]["mountPath"]
+
+
+def test_a_model_without_a_name_and_a_format_to_be_made_are_said():
+    made = launched(model={"parameters": 10**9}, weights={"format": "awq-w4-g128"}, reserve="1 GiB")
+
+    assert any("./model" in note for note in made.notes)
+
+
+def test_amd_devices_are_passed_their_own_way():
+    assert "--device /dev/kfd --device /dev/dri" in launched(gpu="mi300x", serving={"engine": "vllm"}).docker
