@@ -338,8 +338,9 @@ async def test_what_cannot_be_fetched_is_raised_when_it_is_asked_for(server, hub
     server.add_repository(NAME)
     fetch = await hub_of().fetched([(NAME, None), ("org/other", None)])
     assert CONFIG == fetch(NAME, None).config
-    with pytest.raises(UnknownName, match="org/other is not on the Hub"):
+    with pytest.raises(UnknownName, match="org/other is not on the Hub") as error:
         fetch("org/other", None)
+    assert "org/other" == error.value.name
 
 
 async def test_what_was_fetched_answers_resolve(server, hub_of):

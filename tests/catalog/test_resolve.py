@@ -182,6 +182,27 @@ def test_a_draft_model_is_resolved_too(resolved):
     assert resolved(serving={"engine": "vllm", "speculative": {"method": "ngram"}}).draft is None
 
 
+def test_an_unknown_draft_head_is_left_out_and_named(resolved):
+    speculative = {"method": "eagle3", "model": "someone/EAGLE3-of-my-own"}
+    workload = resolved(serving={"engine": "vllm", "speculative": speculative})
+    assert workload.draft is None
+    assert "someone/EAGLE3-of-my-own" in workload.unknowns[0]
+    assert ["needs_confirmation"] == [finding.status for finding in workload.findings]
+
+
+def test_a_generically_read_config_needs_confirmation_and_names_its_fields(resolved):
+    config = {**CONFIG, "model_type": "novel", "novel_state_size": 7}
+    workload = resolved(model={"config": config})
+    assert ["needs_confirmation"] == [finding.status for finding in workload.findings]
+    assert "novel_state_size" in workload.findings[0].reason
+
+
+def test_a_recalled_model_of_the_catalogue_needs_confirmation_and_a_checked_one_does_not(catalog, resolved):
+    recalled = next(facts for facts in catalog.models if facts.trust == "recalled")
+    assert "recalled" in resolved(model=recalled.id).findings[0].reason
+    assert () == resolved().findings
+
+
 @pytest.mark.parametrize(
     ("fields", "kind", "pointer", "near"),
     [

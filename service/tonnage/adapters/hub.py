@@ -10,6 +10,7 @@ import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Protocol
 from urllib.parse import quote, urlsplit
 
@@ -175,7 +176,7 @@ class Hub:
         except MissingFact as error:
             raise self._refused(key, MissingFact, error.detail, self._settings.refused_seconds) from error
         except NotThere as error:
-            raise self._refused(key, _unknown, str(error), self._settings.refused_seconds) from error
+            raise self._refused(key, partial(_unknown, key[0]), str(error), self._settings.refused_seconds) from error
         await self._to_shared(key, model)
         return self._keep(key, model)
 
@@ -353,8 +354,8 @@ async def _body(response: httpx.Response, limit: int, name: str, path: str) -> b
     return bytes(body)
 
 
-def _unknown(detail: str) -> SizingError:
-    error = UnknownName("model", "", ())
+def _unknown(name: str, detail: str) -> SizingError:
+    error = UnknownName("model", name, ())
     error.detail = f"{detail}; {INLINE}"
     error.args = (error.detail,)
     return error

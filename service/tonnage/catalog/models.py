@@ -9,19 +9,20 @@ from tonnage.catalog.contents import Catalog
 from tonnage.errors import SizingError, UnknownName
 from tonnage.spec.card import ModelCard, SizingCard
 from tonnage.spec.facts import ModelFacts
-from tonnage.spec.hub import Fetch
+from tonnage.spec.hub import Fetch, HubModel
 from tonnage.spec.model import Model
-from tonnage.spec.report import Assumption
+from tonnage.spec.report import Assumption, Finding
 
 INLINE = 'pass its config.json as {"model": {"config": {...}}}'
 
 
 class Found(NamedTuple):
-    """An architecture, the bytes of its checkpoint where known, and what had to be assumed."""
+    """An architecture, the bytes of its checkpoint where known, what had to be assumed and what needs confirmation."""
 
     model: Model
     weight_bytes: int | None = None
     assumptions: tuple[Assumption, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
 
 def find_model(catalog: Catalog, card: str | ModelCard, fetch: Fetch | None = None, pointer: str = "/model") -> Found:
@@ -47,7 +48,7 @@ def find_model(catalog: Catalog, card: str | ModelCard, fetch: Fetch | None = No
     if card.id is not None:
         return _by_id(catalog, card.id, card.revision, fetch, f"{pointer}/id")
     try:
-        return Found(_given(card))
+        return _checked(Found(_given(card)))
     except SizingError as error:
         error.pointer = pointer + error.pointer.removeprefix("/model")
         raise
@@ -92,7 +93,7 @@ def _from_facts(facts: ModelFacts, name: str, revision: str | None) -> Found:
         else []
     )
     model = replace(model, licence=model.licence or facts.licence, family=facts.family)
-    return Found(model, None, tuple(assumptions))
+    return _checked(Found(model, None, tuple(assumptions)))
 
 
 def _from_hub(catalog: Catalog, name: str, revision: str | None, fetch: Fetch | None, pointer: str) -> Found:
@@ -108,9 +109,29 @@ def _from_hub(catalog: Catalog, name: str, revision: str | None, fetch: Fetch | 
         if isinstance(error, UnknownName):
             error.did_you_mean = UnknownName("model", name, catalog.models.near(name)).did_you_mean
         raise
+    key = ("hub", told.id, told.revision)
+    found: Found = catalog.resolved.get(key) or catalog.remember(key, _from_told(told))
+    return found
+
+
+def _from_told(told: HubModel) -> Found:
     plain = told.parameters if not told.config.get("quantization_config") else None
     model = read_config(told.config, id=told.id, revision=told.revision, parameters=plain, source=told.source)
-    return Found(replace(model, licence=model.licence or told.licence), told.weight_bytes)
+    return _checked(Found(replace(model, licence=model.licence or told.licence), told.weight_bytes))
+
+
+def _checked(found: Found) -> Found:
+    """What is not known for certain of an architecture, as reasons to confirm the answer."""
+    model = found.model
+    reason = ""
+    if model.id is not None and model.trust == "recalled":
+        reason = f"the config of {model.id} is recalled and no published count confirms it: compare its config.json"
+    if model.trust == "generic" or model.unknown_fields:
+        fields = f"; not understood: {', '.join(model.unknown_fields)}" if model.unknown_fields else ""
+        reason = f"model type {model.model_type} is read by generic laws{fields}"
+    if not reason:
+        return found
+    return found._replace(findings=(Finding(status="needs_confirmation", reason=reason, field="/model"),))
 
 
 def wanted_from_hub(catalog: Catalog, card: SizingCard) -> list[tuple[str, str | None]]:

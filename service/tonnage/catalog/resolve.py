@@ -1,5 +1,6 @@
 """A sizing card with every name resolved: `resolve(catalog, card) -> Workload`."""
 
+import difflib
 from typing import Any
 
 from msgspec.structs import replace
@@ -7,17 +8,20 @@ from msgspec.structs import replace
 from tonnage.catalog.contents import Catalog
 from tonnage.catalog.gpus import find_gpu
 from tonnage.catalog.models import Found, find_model
-from tonnage.errors import ContradictoryWorkload, Unsupported
+from tonnage.errors import ContradictoryWorkload, UnknownName, Unsupported
 from tonnage.spec.card import Failure, KvTypes, Measurement, ReserveFraction, Serving, SizingCard, Training
 from tonnage.spec.engine import Profile, pick_release
 from tonnage.spec.facts import Gpu, KvFormat, Optimizer, WeightFormat
 from tonnage.spec.hub import Fetch
 from tonnage.spec.model import Model
-from tonnage.spec.report import Assumption
+from tonnage.spec.report import Assumption, Finding
 from tonnage.spec.workload import Workload
 from tonnage.units import parse_size
 
 Assumptions = list[Assumption]
+
+SLIP = 0.9
+"""Likeness above which an unknown draft model is a misspelt known one. [fraction]"""
 
 
 def resolve(catalog: Catalog, card: SizingCard, *, fetch: Fetch | None = None) -> Workload:
@@ -40,6 +44,7 @@ def resolve(catalog: Catalog, card: SizingCard, *, fetch: Fetch | None = None) -
     assumptions: Assumptions = list(found.assumptions)
     weight_format = _weight_format(catalog, card, found.model, assumptions)
     profile, certain = _profile(catalog, serving, training)
+    draft, unknowns = _draft(catalog, serving, fetch)
     return Workload(
         card=card,
         model=found.model,
@@ -51,7 +56,7 @@ def resolve(catalog: Catalog, card: SizingCard, *, fetch: Fetch | None = None) -
         profile_certain=certain,
         kv_formats=None if serving is None else _kv_formats(catalog, serving),
         optimizer=None if training is None else _optimizer(catalog, training, profile, assumptions),
-        draft=None if serving is None else _draft(catalog, serving, fetch),
+        draft=draft,
         placement=card.placement,
         gpu=_gpu(catalog, card.placement.gpu, assumptions),
         reserve_bytes=0 if isinstance(card.reserve, ReserveFraction) else _size(card.reserve, "/reserve"),
@@ -59,6 +64,8 @@ def resolve(catalog: Catalog, card: SizingCard, *, fetch: Fetch | None = None) -
         measurements=tuple(_measurement(m, n) for n, m in enumerate(card.measurements)),
         failure=None if card.failure is None else _failure(card.failure),
         assumptions=tuple(assumptions),
+        findings=found.findings if not unknowns else (*found.findings, *map(_unconfirmed, unknowns)),
+        unknowns=unknowns,
         catalog_version=catalog.version,
         formats=catalog.formats.entries,
     )
@@ -163,11 +170,26 @@ def _optimizer(catalog: Catalog, training: Training, profile: Any, assumptions: 
     return catalog.optimizers.get(default, "/training/optimizer")
 
 
-def _draft(catalog: Catalog, serving: Serving, fetch: Fetch | None) -> Model | None:
-    speculative = serving.speculative
+def _draft(catalog: Catalog, serving: Serving | None, fetch: Fetch | None) -> tuple[Model | None, tuple[str, ...]]:
+    """
+    Draft model, and what is unknown of it.
+
+    Draft heads are small, seldom catalogued, and made for one model: one that nobody knows is left out and named.
+    A near miss of a known name is taken for a slip and refused.
+    """
+    speculative = None if serving is None else serving.speculative
     if speculative is None or speculative.model is None:
-        return None
-    return find_model(catalog, speculative.model, fetch, "/serving/speculative/model").model
+        return None, ()
+    try:
+        return find_model(catalog, speculative.model, fetch, "/serving/speculative/model").model, ()
+    except UnknownName as error:
+        if difflib.get_close_matches(error.name.lower(), map(str.lower, error.did_you_mean), n=1, cutoff=SLIP):
+            raise
+        return None, (f"weights, cache and activations of the draft model {error.name}, which no source here knows",)
+
+
+def _unconfirmed(unknown: str) -> Finding:
+    return Finding(status="needs_confirmation", reason=f"left out: {unknown}", field="/serving/speculative/model")
 
 
 def _sizes(serving: Serving) -> Serving:

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from math import isqrt
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from tonnage.estimate.identity import digest, model_report, versions
 from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.rules import rules_of_thumb
@@ -54,7 +56,16 @@ class Judgement(NamedTuple):
 
 
 def account_of(workload: Workload) -> Account:
-    """What the engine, the framework or neither makes of a resolved card."""
+    """What the engine, the framework or neither makes of a resolved card, with what resolving it already found."""
+    account = _account(workload)
+    if not workload.findings and not workload.unknowns:
+        return account
+    return replace(
+        account, findings=account.findings + workload.findings, unknowns=account.unknowns + workload.unknowns
+    )
+
+
+def _account(workload: Workload) -> Account:
     # each imported when first asked for: a server that only serves never loads the training laws
     if workload.serving is not None:
         from tonnage.estimate.serving import account as serving  # noqa: PLC0415

@@ -7,7 +7,7 @@ from msgspec import Struct
 from tonnage.spec.card import Failure, Measurement, Placement, Serving, SizingCard, Training
 from tonnage.spec.facts import Gpu, KvFormat, Optimizer, WeightFormat
 from tonnage.spec.model import Model
-from tonnage.spec.report import Assumption
+from tonnage.spec.report import Assumption, Finding
 
 
 class Workload(Struct, frozen=True, kw_only=True):
@@ -35,6 +35,10 @@ class Workload(Struct, frozen=True, kw_only=True):
     measurements: tuple[Measurement, ...] = ()
     failure: Failure | None = None
     assumptions: tuple[Assumption, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    """What resolving already found in need of confirmation: recalled or generically read architectures, unknown drafts."""
+    unknowns: tuple[str, ...] = ()
+    """What the card names and nobody knows; left out of the account and listed."""
     catalog_version: str = ""
     formats: dict[str, WeightFormat] = {}
     """Formats a file-mix refers to by id (GGUF tensor types), and bf16/fp16/fp32 for what stays plain."""
