@@ -3,11 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tonnage.spec.card import SizingCard, Training, TrainingLora
+from tonnage.spec.card import Multimodal, SizingCard, TrainingLora
 from tonnage.spec.report import Estimate
 
 Reestimate = Callable[[SizingCard], Estimate]
@@ -40,6 +39,8 @@ def _with(node: Any, path: list[str], value: Any) -> Any:
 def _empty(name: str) -> Struct:
     if name == "lora":
         return TrainingLora(rank=16)
+    if name == "multimodal":
+        return Multimodal()
     raise ValueError(f"{name} is not part of this card")
 
 
@@ -93,13 +94,3 @@ def largest(passes: Callable[[int], bool], *, low: int, high: int, step: int = 1
         else:
             bad = middle
     return good if good == low else max(low, good // step * step)
-
-
-def card_key(card: SizingCard) -> bytes:
-    """Bytes that are equal for equal cards."""
-    return msgspec.json.encode(card)
-
-
-def training_of(card: SizingCard) -> Training | None:
-    """The training part, None for serving."""
-    return card.training

@@ -24,6 +24,8 @@ from tonnage.spec.report import (
 from tonnage.units import format_size
 
 MOST_REMEDIES = 16
+WORTH_A_CHANGE = 200
+"""A change that saves less than one part in so many and helps no verdict is not worth naming. [unitless]"""
 _UNCERTAIN = {
     "unknown": 1.0,
     "assumed": 0.5,
@@ -138,14 +140,19 @@ def _priced(scene: Scene, phase: str, rung: Rung, reestimate: Reestimate, shorta
     card = scene.card
     for field, value in rung.also:
         card = changed(card, field, value)
-    try:
-        value = _searched(card, rung, reestimate) if rung.search else rung.to
+
+    def measured(value: Any) -> tuple[Estimate, int]:
         after = reestimate(changed(card, rung.field, value))
+        return after, _size(scene.estimate, phase) - _size(after, phase)
+
+    try:
+        value = _searched(scene.estimate.verdict, rung, measured, shortage) if rung.search else rung.to
+        after, saves = measured(value)
     except SizingError:
         return None
-    saves = _size(scene.estimate, phase) - _size(after, phase)
     verdict = _judged(after.verdict, saves, shortage)
-    if saves <= 0 and not _better(verdict, scene.estimate.verdict):
+    worth = saves * WORTH_A_CHANGE > scene.estimate.required.expected
+    if not worth and not _better(verdict, scene.estimate.verdict):
         return None
     return Remedy(
         field=rung.field,
@@ -158,21 +165,31 @@ def _priced(scene: Scene, phase: str, rung: Rung, reestimate: Reestimate, shorta
     )
 
 
-def _searched(card: SizingCard, rung: Rung, reestimate: Reestimate) -> int:
-    """Largest value below the present one that is met, else that is not excluded, else half of it."""
+def _searched(
+    before: Verdict | None, rung: Rung, measured: Callable[[Any], tuple[Estimate, int]], shortage: int | None
+) -> int:
+    """
+    Largest value below the present one that is met and makes up the shortage, else that is not excluded, else half of it.
+
+    Where the estimate met the present value already and nothing says how much was missing, half is proposed.
+    """
+    half = max(int(rung.to), int(rung.from_) // 2)
+    if before is None or (before == "met" and shortage is None):
+        return half
     high = int(rung.from_) - 1
 
     def passes(value: int, worst: Verdict) -> bool:
-        verdict = reestimate(changed(card, rung.field, value)).verdict
-        return verdict is not None and VERDICT_ORDER[verdict] <= VERDICT_ORDER[worst]
+        after, saves = measured(value)
+        enough = shortage is None or saves >= shortage
+        return enough and after.verdict is not None and VERDICT_ORDER[after.verdict] <= VERDICT_ORDER[worst]
 
-    step = max(1, high // 64)
+    step = 1 << max(0, (high // 64).bit_length() - 1)
     levels: tuple[Verdict, ...] = ("met", "needs_confirmation")
     for worst in levels:
         value = largest(lambda v, w=worst: passes(v, w), low=int(rung.to), high=high, step=step)  # type: ignore[misc]
         if value is not None:
             return value
-    return max(int(rung.to), int(rung.from_) // 2)
+    return half
 
 
 def _size(estimate: Estimate, phase: str) -> int:

@@ -53,9 +53,10 @@ SMALLER_FORMATS: dict[str | None, tuple[str, ...]] = {
 """What each engine is usually given next, largest first; one that saves nothing is dropped after its estimate."""
 
 SERVING_PHASES = {
-    "load": ("formats", "tensor", "pipeline", "layers"),
+    "load": ("formats", "tensor", "pipeline", "images", "layers"),
     "profile": ("chunk", "sequences", "images", "tensor", "formats"),
-    "kv_allocation": ("length", "utilization", "kv_dtype", "sequences", "concurrency", "eager", "formats", "tensor", "pipeline"),
+    "kv_allocation": ("length", "utilization", "kv_dtype", "sequences", "concurrency", "eager", "images", "formats", "tensor",
+                      "pipeline"),
     "cuda_graph": ("utilization_down", "eager", "sequences", "length", "kv_dtype", "formats", "tensor"),
     "prefill": ("chunk", "flash", "length", "concurrency", "batch", "kv_dtype", "formats", "tensor", "pipeline", "layers"),
     "decode": ("concurrency", "batch", "length", "kv_dtype", "sequences", "formats", "tensor", "pipeline", "layers"),
@@ -142,6 +143,15 @@ def _doubled(pointer: str, cost: str) -> Proposal:
         yield Rung(pointer, value, value * 2, cost)
 
     return proposal
+
+
+def _text_only(scene: Scene) -> Iterator[Rung]:
+    if scene.model.vision is not None and scene.card.serving is not None:
+        have = stated(scene.card, "/serving/multimodal/language_model_only") or False
+        if not have:
+            yield Rung(
+                "/serving/multimodal/language_model_only", False, True, "no images: another task if they are needed"
+            )
 
 
 def _kv_dtype(scene: Scene) -> Iterator[Rung]:
@@ -268,7 +278,9 @@ PROPOSALS: dict[str, Proposal] = {
     ),
     "utilization": _utilization,
     "utilization_down": _utilization_down,
-    "images": _halved("/serving/multimodal/images_per_prompt", "fewer images per prompt", smallest=0),
+    "images": _several(
+        _halved("/serving/multimodal/images_per_prompt", "fewer images per prompt", smallest=0), _text_only
+    ),
     "micro_batch": _halved("/training/micro_batch_size", "more accumulation steps for the same batch"),
     "checkpointing": _set("/training/gradient_checkpointing", "full", "about a third more compute"),
     "attention": _set(

@@ -97,6 +97,14 @@ _VLLM = (
         "vllm", "available KV cache memory", r"available KV cache memory \(<kv_available_bytes>\)", "kv_allocation"
     ),
     _layout("vllm", "estimated maximum model length", r"estimated maximum model length is <estimated_max_model_len>"),
+    _layout("vllm", "Estimated CUDA graph memory", r"Estimated CUDA graph memory: <estimated_cuda_graph_bytes>"),
+    _layout("vllm", "CUDA graph pool memory", r"CUDA graph pool memory: <cuda_graph_bytes> \(actual\)"),
+    _layout("vllm", "Desired GPU memory", r"on device (?:[\w:]{1,20} )?\((?P<free_bytes>[\d.]{1,12})/", unit="gib"),
+    _layout("vllm", "Desired GPU memory", r"utilization is \(<gpu_memory_utilization>, <claim_bytes>\)"),
+    _layout("vllm", "Actual usage", r"<weights_bytes> for weights?"),
+    _layout("vllm", "Actual usage", r"<activation_bytes> for peak activation"),
+    _layout("vllm", "Actual usage", r"<non_torch_bytes> for non-torch memory"),
+    _layout("vllm", "Actual usage", r"<cuda_graph_bytes> for [A-Z]{3,4} ?[Gg]raph memory"),
     _layout(
         "vllm", "No available memory for the cache blocks", r"No available memory for the cache blocks", "kv_allocation"
     ),
@@ -136,13 +144,22 @@ _SGLANG = (
     _layout("sglang", "Capture cuda graph end", r"Capture cuda graph end\..{0,60}?mem usage=<cuda_graph_bytes>"),
     _layout("sglang", "Capture cuda graph end", r"Capture cuda graph end\..{0,90}?avail mem=<free_bytes>"),
     _layout("sglang", "Capture cuda graph failed", r"Capture cuda graph failed", "cuda_graph"),
+    _layout(
+        "sglang", "in AlignedAllocator", r"\w{1,40} with size (?P<requested_bytes>\d{1,20}) and alignment", "prefill"
+    ),
     _layout("sglang", "Not enough memory", r"Not enough memory.{0,80}?mem-fraction-static", "kv_allocation"),
 )
 
 _LLAMA_CPP = (
     _layout("llama.cpp", "cudaMalloc failed", r"allocating <requested_bytes> on device <gpu_index>: cudaMalloc failed"),
     _layout("llama.cpp", "buffer for kv cache", r"failed to allocate buffer for kv cache", "kv_allocation"),
-    _layout("llama.cpp", "buffer of size", r"allocate \w{1,20} buffer of size (?P<requested_bytes>\d{1,20})", "prefill"),
+    _layout("llama.cpp", "gallocr_reserve", r"allocate \w{1,20} buffer of size (?P<requested_bytes>\d{1,20})", "prefill"),
+    _layout("llama.cpp", "alloc_tensor_range", r"allocate \w{1,20} buffer of size (?P<requested_bytes>\d{1,20})", "load"),
+    _layout("llama.cpp", "allocate compute buffers", r"failed to allocate compute buffers", "prefill"),
+    _layout("llama.cpp", "KV self size", r"KV self size"),
+    _layout("llama.cpp", "output buffer size", r"output buffer size"),
+    _layout("llama.cpp", "_Host", r"_Host {1,4}\w{1,10} buffer size"),
+    _layout("llama.cpp", "CPU", r"CPU(?:_Mapped)? {1,4}\w{1,10} buffer size"),
     _layout("llama.cpp", "unable to allocate", r"unable to allocate \w{1,20} buffer", "load"),
     _layout("llama.cpp", "model buffer size", r"DEVICE model buffer size = {1,12}<weights_bytes>", adds=True),
     _layout("llama.cpp", "KV buffer size", r"DEVICE KV buffer size = {1,12}<kv_cache_bytes>", adds=True),
@@ -177,6 +194,10 @@ _TENSORRT_LLM = (
         "load",
     ),
     _layout("tensorrt-llm", "[virtualMemoryBuffer", r"Error Code 2: OutOfMemory", "load"),
+    _layout("tensorrt-llm", "for k/v cache", r"Allocate <kv_cache_bytes> for k/v cache"),
+    _layout("tensorrt-llm", "in paged KV cache", r"Using <kv_capacity_tokens> tokens in paged KV cache"),
+    _layout("tensorrt-llm", "Loaded engine size", r"Loaded engine size: <weights_bytes>"),
+    _layout("tensorrt-llm", "MemUsageChange", r"MemUsageChange"),
     _layout(
         "tensorrt-llm",
         "in paged KV cache",

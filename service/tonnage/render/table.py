@@ -52,7 +52,7 @@ def columns(rows: Sequence[Row], *, right: Sequence[int] = ()) -> list[str]:
 def _head(answer: Estimate) -> list[str]:
     lines = [model_line(answer), f"required   {band(answer.required)}"]
     if answer.capacity is not None and answer.headroom is not None:
-        lines.append(f"usable     {format_size(answer.capacity.usable_bytes)} ({clean(answer.capacity.source)})")
+        lines.append(f"usable     {format_size(answer.capacity.usable_bytes)} ({answer.capacity.confidence})")
         lines.append(f"headroom   {band(answer.headroom)}")
     if answer.claimed_bytes is not None:
         lines.append(f"claimed    {format_size(answer.claimed_bytes)} (what the engine takes by its fraction)")
