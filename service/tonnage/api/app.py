@@ -15,7 +15,8 @@ from tonnage.api import catalog, documents, estimate, fit, front, health
 from tonnage.api.access import read_keys
 from tonnage.api.answers import Answer, allowed_methods, problem_answer
 from tonnage.api.context import Lifecycle, Runtime
-from tonnage.api.envelope import ANY_METHOD, Envelope, as_problem
+from tonnage.api.envelope import ANY_METHOD, Envelope
+from tonnage.api.failures import as_problem
 from tonnage.api.gate import Gate
 from tonnage.api.problems import INTERNAL, METHOD_NOT_ALLOWED
 from tonnage.api.reload import Watch
@@ -77,7 +78,7 @@ def create_app(settings: Settings | None = None, sizing: Sizing | None = None) -
     sizing = sizing or load_sizing(settings)
     telemetry.catalog_in_use(sizing.version, "overlay" if settings.catalog_dir else "built-in")
     link = RedisLink(link_settings(settings), telemetry.redis_is)
-    desk = Desk(sizing, telemetry, hub_of(settings, link) if settings.hub_enabled else None)
+    desk = Desk(sizing, telemetry, hub_of(settings, link) if settings.hub_enabled else None, settings.fit_threads)
     lookups = TwoLevelCache(link, telemetry.cache, ttl_seconds=settings.redis_ttl_seconds)
     runtime = Runtime(
         settings=settings,

@@ -134,4 +134,4 @@ async def _answered(context: Context, media_type: str, make: Any) -> Answer:
     answer = Answer(stored.body, content_type(media_type))
     if stored.link:
         answer.with_headers((b"link", stored.link.encode()))
-    return context.cacheable(answer, f"{__version__}-{version}", MAX_AGE)
+    return context.cacheable(answer, f"{__version__}-{version}", max_age=MAX_AGE)

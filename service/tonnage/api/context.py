@@ -10,7 +10,7 @@ from tonnage.adapters.redis_cache import TwoLevelCache
 from tonnage.adapters.redis_link import RedisLink
 from tonnage.api.answers import Answer, not_modified
 from tonnage.api.bodies import whole_body
-from tonnage.api.decoding import require_json
+from tonnage.api.decoding import media_type, require_json
 from tonnage.api.gate import Gate
 from tonnage.api.settings import Settings
 from tonnage.api.sizing import Desk
@@ -62,15 +62,25 @@ class Context:
         """The catalogue in use."""
         return self.runtime.desk.sizing.catalog
 
+    @property
+    def is_batch(self) -> bool:
+        """Whether the body is lines of JSON."""
+        return media_type(self.headers.get(b"content-type")) == b"application/x-ndjson"
+
+    def require_json(self) -> None:
+        """Refuse a body that is not JSON."""
+        require_json(self.headers.get(b"content-type"), self.headers.get(b"content-encoding"))
+
     async def json_body(self) -> bytes:
         """The body, once its type and size are fine."""
-        require_json(self.headers.get(b"content-type"), self.headers.get(b"content-encoding"))
+        self.require_json()
         return await whole_body(self.headers, self.receive, self.runtime.settings.body_limit_bytes)
 
-    def cacheable(self, answer: Answer, version: str, max_age: int = 0) -> Answer:
+    def cacheable(self, answer: Answer, version: str, fields: tuple[str, ...] = (), *, max_age: int = 0) -> Answer:
         """The answer with its ETag, or the 304 when the caller has it already."""
         kind = answer.headers[0][1].partition(b";")[0].rpartition(b"/")[2]
-        etag = b'"%s-%s"' % (version.removeprefix("sha256:")[:32].encode(), kind)
+        part = f"-{'.'.join(fields)}" if fields else ""
+        etag = b'"%s-%s"' % (f"{version.removeprefix('sha256:')[:32]}{part}".encode(), kind)
         age = b"public, max-age=%d" % max_age if max_age else b"no-cache"
         headers = ((b"etag", etag), (b"cache-control", age), (b"vary", b"accept"))
         if matches(self.headers.get(b"if-none-match"), etag):

@@ -19,6 +19,7 @@ from tonnage.api.problems import INVALID, MALFORMED, UNSUPPORTED_MEDIA_TYPE, Fie
 
 T = TypeVar("T")
 
+JSON_TYPES = (b"application/json", b"application/x-ndjson")
 MAX_DEPTH = 64
 """Nesting of a body. [levels]"""
 _EXACT_FLOAT = 2**53
@@ -86,16 +87,23 @@ def untyped(body: bytes) -> Any:
         raise ProblemError(MALFORMED, detail) from error
 
 
+def media_type(content_type: bytes | None) -> bytes:
+    """Media type of a Content-Type header, without its parameters. [unitless]"""
+    return b"" if content_type is None else content_type.partition(b";")[0].strip().lower()
+
+
 def require_json(content_type: bytes | None, content_encoding: bytes | None) -> None:
     """Refuse a body that is not plain JSON; the answer names what is read."""
     if content_encoding is not None and content_encoding.strip().lower() not in (b"", b"identity"):
         detail = f"content encoding {content_encoding.decode('latin-1')!r} is not read; send the body as it is"
         raise ProblemError(UNSUPPORTED_MEDIA_TYPE, detail, headers=[(b"accept-encoding", b"identity")])
-    kind = b"" if content_type is None else content_type.partition(b";")[0].strip().lower()
-    if kind != b"application/json" or not _is_utf8(content_type or b""):
+    if content_type == b"application/json":
+        return
+    kind = media_type(content_type)
+    if kind not in JSON_TYPES or not _is_utf8(content_type or b""):
         shown = (content_type or b"none").decode("latin-1")
-        detail = f"content type {shown!r} is not read; send application/json in UTF-8"
-        raise ProblemError(UNSUPPORTED_MEDIA_TYPE, detail, headers=[(b"accept-post", b"application/json")])
+        detail = f"content type {shown!r} is not read; send application/json or application/x-ndjson in UTF-8"
+        raise ProblemError(UNSUPPORTED_MEDIA_TYPE, detail, headers=[(b"accept-post", b", ".join(JSON_TYPES))])
 
 
 def _is_utf8(content_type: bytes) -> bool:

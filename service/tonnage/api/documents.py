@@ -52,7 +52,7 @@ async def openapi(request: Request[Any, Any, Any]) -> Answer:
     """OpenAPI 3.1 description."""
     context = context_of(request)
     refuse_parameters(parameters(context.query))
-    return context.cacheable(Answer(openapi_bytes()), fingerprint(openapi_bytes()), MAX_AGE)
+    return context.cacheable(Answer(openapi_bytes()), fingerprint(openapi_bytes()), max_age=MAX_AGE)
 
 
 @get("/docs")
@@ -61,7 +61,7 @@ async def docs(request: Request[Any, Any, Any]) -> Answer:
     context = context_of(request)
     refuse_parameters(parameters(context.query))
     answer = Answer(asset("docs.html"), b"text/html; charset=utf-8").with_headers(PAGE_POLICY)
-    return context.cacheable(answer, fingerprint(answer.body), MAX_AGE)
+    return context.cacheable(answer, fingerprint(answer.body), max_age=MAX_AGE)
 
 
 @get("/docs/{asset:str}")
@@ -72,7 +72,7 @@ async def docs_asset(request: Request[Any, Any, Any]) -> Answer:
     name = request.path_params["asset"]
     if name not in ASSETS:
         raise ProblemError(NOT_FOUND, f"the page has {', '.join(ASSETS)}")
-    return context.cacheable(Answer(asset(name), ASSETS[name]), fingerprint(asset(name)), MAX_AGE)
+    return context.cacheable(Answer(asset(name), ASSETS[name]), fingerprint(asset(name)), max_age=MAX_AGE)
 
 
 @get("/problems")
@@ -81,7 +81,7 @@ async def problem_kinds(request: Request[Any, Any, Any]) -> Answer:
     context = context_of(request)
     refuse_parameters(parameters(context.query))
     body = msgspec.json.encode(ProblemKinds([_kind(slug) for slug in KINDS]))
-    return context.cacheable(Answer(body), fingerprint(body), MAX_AGE)
+    return context.cacheable(Answer(body), fingerprint(body), max_age=MAX_AGE)
 
 
 @get("/problems/{slug:str}")
@@ -93,7 +93,7 @@ async def problem_kind(request: Request[Any, Any, Any]) -> Answer:
     if slug not in KINDS:
         raise ProblemError(NOT_FOUND, f"problems are {', '.join(KINDS)}")
     body = msgspec.json.encode(_kind(slug))
-    return context.cacheable(Answer(body), fingerprint(body), MAX_AGE)
+    return context.cacheable(Answer(body), fingerprint(body), max_age=MAX_AGE)
 
 
 HANDLERS: list[Any] = [openapi, docs, docs_asset, problem_kinds, problem_kind]

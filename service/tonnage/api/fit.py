@@ -3,14 +3,16 @@
 from typing import Any
 
 from litestar import Controller, Request, get, post
+from litestar.types import ASGIApp
 
 from tonnage.api.answers import Answer
-from tonnage.api.context import context_of
+from tonnage.api.batch import BatchAnswer
+from tonnage.api.context import Context, context_of
 from tonnage.api.decoding import BodyDecoder
-from tonnage.api.negotiation import choose
+from tonnage.api.negotiation import NDJSON, choose
 from tonnage.api.problems import NOTHING_SELECTED, FieldError, ProblemError
 from tonnage.api.query import QueryReader, flag, parameters, refuse_parameters
-from tonnage.api.representations import answer_in, offers
+from tonnage.api.representations import answer_in, chosen_fields, encode_json, offers, shown
 from tonnage.spec.fit import FitAnswer, FitRequest
 
 decode_request = BodyDecoder(FitRequest)
@@ -23,28 +25,43 @@ class FitRoutes(Controller):
     path = "/fit"
 
     @post(status_code=200)
-    async def post_fit(self, request: Request[Any, Any, Any]) -> Answer:
-        """Packages that serve the card, ranked; those that do not, with reasons; one change at a time."""
+    async def post_fit(self, request: Request[Any, Any, Any]) -> ASGIApp:
+        """Packages that serve the card, ranked; those that do not, with reasons; or the same for each line."""
         context = context_of(request)
         given = parameters(context.query)
-        strict = flag(given, "strict")
-        refuse_parameters(given, ["strict"])
+        strict, fields = flag(given, "strict"), chosen_fields(given, FitAnswer)
+        refuse_parameters(given, ["strict", "fields"])
+        if context.is_batch:
+            return _batch(context, fields, strict=strict)
         media_type = choose(context.accept, offers("fit"))
-        question = decode_request(await context.json_body())
-        answer = context.desk.fit(question, await context.desk.fetch_for(question))
-        return answer_in(media_type, "fit", selected(answer) if strict else answer)
+        answer = await _fitted(context, decode_request(await context.json_body()))
+        return answer_in(media_type, "fit", selected(answer) if strict else answer, fields)
 
     @get()
     async def get_fit(self, request: Request[Any, Any, Any]) -> Answer:
         """The same for a card of flat query parameters."""
         context = context_of(request)
         given = parameters(context.query)
-        strict = flag(given, "strict")
+        strict, fields = flag(given, "strict"), chosen_fields(given, FitAnswer)
         media_type = choose(context.accept, offers("fit"))
-        question = read_request(given)
-        answer = context.desk.fit(question, await context.desk.fetch_for(question))
-        shown = selected(answer) if strict else answer
-        return context.cacheable(answer_in(media_type, "fit", shown), answer.digest)
+        answer = await _fitted(context, read_request(given))
+        whole = selected(answer) if strict else answer
+        return context.cacheable(answer_in(media_type, "fit", whole, fields), answer.digest, fields)
+
+
+async def _fitted(context: Context, question: FitRequest) -> FitAnswer:
+    return await context.desk.fit(question, await context.desk.fetch_for(question))
+
+
+def _batch(context: Context, fields: tuple[str, ...], *, strict: bool) -> BatchAnswer:
+    context.require_json()
+    choose(context.accept, (NDJSON,))
+
+    async def answer_line(line: bytes) -> bytes:
+        answer = await _fitted(context, decode_request(line))
+        return encode_json(shown(selected(answer) if strict else answer, fields))
+
+    return BatchAnswer(context, answer_line)
 
 
 def selected(answer: FitAnswer) -> FitAnswer:

@@ -50,9 +50,9 @@ async def front(request: Request[Any, Any, Any]) -> Answer:
     refuse_parameters(parameters(context.query))
     if choose(context.accept, FRONT_OFFERS) == JSON:
         body = msgspec.json.encode(_DIRECTORY)
-        return context.cacheable(Answer(body), fingerprint(body), MAX_AGE)
+        return context.cacheable(Answer(body), fingerprint(body), max_age=MAX_AGE)
     answer = Answer(asset("index.html"), b"text/html; charset=utf-8").with_headers(PAGE_POLICY)
-    return context.cacheable(answer, fingerprint(answer.body), MAX_AGE)
+    return context.cacheable(answer, fingerprint(answer.body), max_age=MAX_AGE)
 
 
 @get("/page/{asset:str}")
@@ -63,7 +63,7 @@ async def front_asset(request: Request[Any, Any, Any]) -> Answer:
     name = request.path_params["asset"]
     if name not in PAGE_ASSETS:
         raise ProblemError(NOT_FOUND, f"the page has {', '.join(PAGE_ASSETS)}")
-    return context.cacheable(Answer(asset(name), PAGE_ASSETS[name]), fingerprint(asset(name)), MAX_AGE)
+    return context.cacheable(Answer(asset(name), PAGE_ASSETS[name]), fingerprint(asset(name)), max_age=MAX_AGE)
 
 
 HANDLERS: list[Any] = [front, front_asset]

@@ -58,6 +58,21 @@ class Gate:
             )
         return self._headers(standing)
 
+    def count_line(self, scope: Mapping[str, Any]) -> None:
+        """
+        Count one line of a batch like a request of its own.
+
+        Args:
+            scope: ASGI scope of the batch.
+
+        Raises:
+            ProblemError: 429, for this line only.
+        """
+        caller = scope["state"].get("caller")
+        if caller is not None and not (standing := self.counter.count(caller)).allowed:
+            wait = standing.reset_seconds
+            raise ProblemError(RATE_LIMITED, f"{self.counter.limit} a minute are allowed; the next in {wait} s")
+
     def _admitted(self, path: str, scope: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> str | None:
         needed = None if self.keys is None else needed_scope(path, metrics_open=self._metrics_open)
         if self.keys is None or needed is None:

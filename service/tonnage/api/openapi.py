@@ -13,6 +13,7 @@ import msgspec
 
 from tonnage.api.catalog_pages import CatalogPage
 from tonnage.api.field_words import field_words
+from tonnage.api.negotiation import NDJSON
 from tonnage.api.operations import OPERATIONS, Operation, Parameter
 from tonnage.api.problems import BY_STATUS, Problem
 from tonnage.version import __version__
@@ -126,7 +127,8 @@ def _operation(operation: Operation, by_type: dict[int, Any]) -> dict[str, Any]:
         ]
     if operation.body is not None:
         media = {"schema": by_type[id(operation.body)], "examples": operation.examples}
-        described["requestBody"] = {"required": True, "content": {"application/json": media}}
+        content = {"application/json": media} | ({NDJSON: _LINES} if operation.batch else {})
+        described["requestBody"] = {"required": True, "content": content}
     return described
 
 
@@ -161,7 +163,8 @@ def _responses(operation: Operation, by_type: dict[int, Any]) -> dict[str, Any]:
     good: dict[str, Any] = {
         "description": operation.summary,
         "headers": _headers(_COMMON),
-        "content": {media_type: _media(operation, media_type, by_type) for media_type in operation.media_types},
+        "content": {media_type: _media(operation, media_type, by_type) for media_type in operation.media_types}
+        | ({NDJSON: _LINES} if operation.batch else {}),
     }
     good["headers"] = _headers(headers, optional=("Link",))
     if operation.link is not None:
@@ -202,6 +205,7 @@ def _page_schema(row: dict[str, Any]) -> dict[str, Any]:
     return {**page, "properties": {**page["properties"], "items": {"type": "array", "items": row}}}
 
 
+_LINES = {"schema": {"type": "string", "description": "one JSON document a line, in the order of the questions"}}
 _EXTRA_HEADERS = {401: ("WWW-Authenticate",), 405: ("Allow",), 429: ("Retry-After",), 503: ("Retry-After",)}
 
 

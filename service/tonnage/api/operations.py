@@ -1,9 +1,9 @@
 """Every operation of the API in one table: what the OpenAPI document says and what tests compare with the routes."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from tonnage.api import estimate, fit
 from tonnage.api.catalog import ENTRY_OFFERS, LIST_OFFERS, CatalogIndex
@@ -50,11 +50,16 @@ class Operation(NamedTuple):
     body: type[Struct] | None = None
     cacheable: bool = False
     page: bool = False
+    batch: bool = False
+    """Lines of JSON go in and out as application/x-ndjson."""
     link: str | None = None
     """Operation that takes the id of the first row."""
     examples: Mapping[str, Any] = {}
 
 
+_FIELDS = Parameter(
+    "fields", Annotated[list[str], Meta(min_length=1)], "Fields of the answer to send; all when omitted."
+)
 _STRICT = Parameter("strict", bool, "Answer 409 when no candidate meets every requirement.")
 
 
@@ -124,19 +129,20 @@ def _entry_operation(collection: Collection) -> Operation:
 OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "POST", "/estimate", "estimate", "Memory of one workload on one placement", (400, 406, 413, 415, 422),
-        answer=Estimate, media_types=offers("estimate"), body=SizingCard, examples=ESTIMATES,
+        answer=Estimate, media_types=offers("estimate"), body=SizingCard, parameters=(_FIELDS,), batch=True, examples=ESTIMATES,
     ),
     Operation(
         "GET", "/estimate", "estimate", "The same for a card of flat query parameters", (406, 422),
-        answer=Estimate, media_types=offers("estimate"), parameters=_card_parameters(estimate.read_card), cacheable=True,
+        answer=Estimate, media_types=offers("estimate"), parameters=(_FIELDS, *_card_parameters(estimate.read_card)),
+        cacheable=True,
     ),
     Operation(
         "POST", "/fit", "fit", "Packages that serve a card, and why the others do not", (400, 406, 409, 413, 415, 422),
-        answer=FitAnswer, media_types=offers("fit"), body=FitRequest, parameters=(_STRICT,), examples=FITS,
+        answer=FitAnswer, media_types=offers("fit"), body=FitRequest, parameters=(_STRICT, _FIELDS), batch=True, examples=FITS,
     ),
     Operation(
         "GET", "/fit", "fit", "The same for a card of flat query parameters", (406, 409, 422),
-        answer=FitAnswer, media_types=offers("fit"), parameters=(_STRICT, *_card_parameters(fit.read_request)),
+        answer=FitAnswer, media_types=offers("fit"), parameters=(_STRICT, _FIELDS, *_card_parameters(fit.read_request)),
         cacheable=True,
     ),
     Operation(

@@ -14,6 +14,7 @@ import msgspec
 
 from tonnage.api.answers import Answer, content_type, msgpack_answer
 from tonnage.api.negotiation import JSON, MARKDOWN, MSGPACK, SVG, TEXT
+from tonnage.api.query import refusal
 
 _RENDERERS = {TEXT: "table", SVG: "svg", MARKDOWN: "markdown"}
 
@@ -45,7 +46,34 @@ def offers(subject: str) -> tuple[str, ...]:
     return (JSON, MSGPACK, *(media_type for media_type in _RENDERERS if renderer(media_type, subject)))
 
 
-def answer_in(media_type: str, subject: str, value: Any) -> Answer:
+def chosen_fields(given: dict[str, str], struct: type[msgspec.Struct]) -> tuple[str, ...]:
+    """
+    Fields of an answer that a caller wants, taken out of the other parameters.
+
+    Args:
+        given: Values by parameter name; `fields` is taken out.
+        struct: Type of the answer.
+
+    Returns:
+        Names, empty for the whole answer.
+
+    Raises:
+        ProblemError: 422 for a field that the answer has not.
+    """
+    names = tuple(name.strip() for name in given.pop("fields").split(",")) if "fields" in given else ()
+    for name in names:
+        if name not in struct.__struct_fields__:
+            known = ", ".join(struct.__struct_fields__)
+            raise refusal("fields", f"the answer has no field {name!r}, but {known}")
+    return names
+
+
+def shown(value: Any, fields: tuple[str, ...]) -> Any:
+    """The answer, or the chosen part of it. [unitless]"""
+    return {name: getattr(value, name) for name in fields} if fields else value
+
+
+def answer_in(media_type: str, subject: str, value: Any, fields: tuple[str, ...] = ()) -> Answer:
     """
     The answer a caller gets.
 
@@ -53,14 +81,15 @@ def answer_in(media_type: str, subject: str, value: Any) -> Answer:
         media_type: One of `offers(subject)`.
         subject: "estimate" or "fit".
         value: The answer itself.
+        fields: Those wanted of it; empty for all. People always read the whole.
 
     Returns:
         Response in that media type.
     """
     if media_type == JSON:
-        return Answer(encode_json(value))
+        return Answer(encode_json(shown(value, fields)))
     if media_type == MSGPACK:
-        return msgpack_answer(value)
+        return msgpack_answer(shown(value, fields))
     write = renderer(media_type, subject)
     assert write is not None  # noqa: S101  (offers() lists only those that exist)
     return Answer(write(value).encode(), content_type(media_type))

@@ -67,6 +67,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Longest time for one request; a batch has it per line. [s]"""
     max_in_flight: Positive = 256
     """Requests at once; the next is a 503 with Retry-After."""
+    fit_threads: Annotated[int, Meta(ge=1, le=64)] = 2
+    """Threads that judge packages, so that quick requests need not wait behind them."""
     header_timeout_seconds: Seconds = 5.0
     """Longest time for a connection to finish its request head. [s]"""
     header_limit_bytes: Annotated[int, Meta(ge=1024, le=MiB)] = 16 * KiB

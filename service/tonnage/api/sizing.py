@@ -4,8 +4,10 @@ The domain as the handlers see it: one immutable catalogue at a time, and the tw
 `Sizing` is what a reload replaces as a whole, so that one request never sees two catalogues.
 """
 
+import asyncio
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
@@ -47,9 +49,10 @@ class Sizing(Struct, frozen=True, kw_only=True):
 class Desk:
     """Holds the sizing in use and measures what it computes."""
 
-    def __init__(self, sizing: Sizing, telemetry: Telemetry, hub: "Hub | None" = None) -> None:
+    def __init__(self, sizing: Sizing, telemetry: Telemetry, hub: "Hub | None" = None, fit_threads: int = 2) -> None:
         self.sizing = sizing
         self.hub = hub
+        self._fitters = ThreadPoolExecutor(fit_threads, thread_name_prefix="fit")
         self._verdict = telemetry.verdict
         self._estimate_seconds = telemetry.estimate_seconds.observe
         self._fit_seconds = telemetry.fit_seconds.observe
@@ -80,10 +83,13 @@ class Desk:
         self._verdict("estimate", answer.verdict or "none")
         return answer
 
-    def fit(self, request: FitRequest, fetch: Fetch | None = None) -> FitAnswer:
-        """One fit, timed and counted by what came out."""
-        sizing, started = self.sizing, time.perf_counter()
-        answer = sizing.fit(sizing.catalog, request, fetch=fetch)
-        self._fit_seconds(time.perf_counter() - started)
+    async def fit(self, request: FitRequest, fetch: Fetch | None = None) -> FitAnswer:
+        """One fit, timed and counted by what came out; in a thread, because a whole catalogue takes its time."""
+        answer, seconds = await asyncio.get_running_loop().run_in_executor(self._fitters, self._fit, request, fetch)
+        self._fit_seconds(seconds)
         self._verdict("fit", "met" if answer.selected is not None else "none")
         return answer
+
+    def _fit(self, request: FitRequest, fetch: Fetch | None) -> tuple[FitAnswer, float]:
+        sizing, started = self.sizing, time.perf_counter()
+        return sizing.fit(sizing.catalog, request, fetch=fetch), time.perf_counter() - started

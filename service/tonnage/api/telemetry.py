@@ -57,6 +57,9 @@ class Telemetry:
         )
         self.redis_state = Gauge("tonnage_redis_state", "1 for the state Redis is in.", ["state"], registry=registry)
         self.refused = Counter("tonnage_refused", "Requests refused before work.", ["reason"], registry=registry)
+        self.batch_problems = Counter(
+            "tonnage_batch_problem_lines", "Lines of batches answered with a problem.", ["type"], registry=registry
+        )
         self.log_errors = Counter(
             "tonnage_log_errors", "Access log lines that could not be written.", registry=registry
         )
@@ -75,6 +78,10 @@ class Telemetry:
         if observe is None:
             observe = self._duration_children[route] = self.duration.labels(route).observe
         observe(seconds)
+
+    def batch_problem(self, slug: str) -> None:
+        """Count one line of a batch that could not be answered."""
+        self.batch_problems.labels(slug).inc()
 
     def verdict(self, endpoint: str, verdict: str) -> None:
         """Count one answer by what it says."""

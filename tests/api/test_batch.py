@@ -1,0 +1,166 @@
+"""Many questions by line: in order, one bad line stops nothing, memory stays bounded."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+from tests.api.conftest import in_process
+from tests.api.serving import serving
+
+from tonnage.api.app import create_app
+from tonnage.api.settings import Settings
+
+LINES = {"content-type": "application/x-ndjson"}
+
+
+def count(parameters: int) -> bytes:
+    return json.dumps({"model": {"parameters": parameters}}).encode()
+
+
+async def answered(client: httpx.AsyncClient, body: Any, path: str = "/estimate") -> list[dict[str, Any]]:
+    answer = await client.post(path, content=body, headers=LINES)
+    assert (200, "application/x-ndjson") == (answer.status_code, answer.headers["content-type"])
+    return [json.loads(line) for line in answer.content.splitlines()]
+
+
+async def test_lines_are_answered_in_order(client: httpx.AsyncClient) -> None:
+    answers = await answered(client, b"\n".join(count(n * 10**9) for n in (3, 1, 2)))
+
+    assert [3 * 10**9, 10**9, 2 * 10**9] == [answer["model"]["parameters"]["total"] for answer in answers]
+
+
+async def test_a_line_is_answered_like_a_request_of_its_own(client: httpx.AsyncClient) -> None:
+    single = (await client.post("/estimate", json={"model": {"parameters": 7 * 10**9}})).json()
+
+    assert [single] == await answered(client, count(7 * 10**9))
+
+
+async def test_one_bad_line_is_one_problem_and_stops_nothing(client: httpx.AsyncClient) -> None:
+    bad = [b"{", b'{"model": 1}', b'{"model": "nobody/nothing"}', b'{"modle": "a"}', b"[" * 100_000, b"\xff"]
+    answers = await answered(client, b"\n".join([count(1), *bad, count(2)]))
+
+    assert [None, 400, 422, 422, 422, 400, 400, None] == [answer.get("status") for answer in answers]
+    assert [f"/estimate#line={n}" for n in range(2, 8)] == [answer["instance"] for answer in answers[1:-1]]
+
+
+async def test_blank_lines_and_carriage_returns_are_nothing(client: httpx.AsyncClient) -> None:
+    assert 2 == len(await answered(client, b"\n\r\n" + count(1) + b"\r\n  \n" + count(2) + b"\n\n"))
+
+
+async def test_an_empty_batch_has_an_empty_answer(client: httpx.AsyncClient) -> None:
+    assert [] == await answered(client, b"")
+
+
+@pytest.mark.parametrize("size", [1, 7, 50])
+async def test_it_does_not_matter_how_lines_arrive(client: httpx.AsyncClient, size: int) -> None:
+    body = b"\n".join(count(n) for n in range(1, 8))
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for start in range(0, len(body), size):
+            yield body[start : start + size]
+
+    answers = await answered(client, pieces())
+
+    assert list(range(1, 8)) == [answer["model"]["parameters"]["total"] for answer in answers]
+
+
+async def test_a_line_over_the_limit_is_a_413_and_the_next_is_read() -> None:
+    async with in_process(create_app(Settings(access_log=False, body_limit_bytes=1024))) as client:
+
+        async def pieces() -> AsyncIterator[bytes]:
+            yield count(1) + b"\n"
+            for _ in range(50):
+                yield b" " * 500
+            yield b"\n" + count(2) + b"\n" + b"x" * 1500 + b"\n" + count(3)
+
+        answers = await answered(client, pieces())
+
+    assert [None, 413, None, 413, None] == [answer.get("status") for answer in answers]
+
+
+async def test_only_the_wanted_fields_are_sent(client: httpx.AsyncClient) -> None:
+    answers = await answered(client, count(10**9), "/estimate?fields=required,verdict")
+
+    assert [["required", "verdict"]] == [list(answer) for answer in answers]
+
+
+async def test_an_unknown_field_is_a_422(client: httpx.AsyncClient) -> None:
+    answer = await client.post("/estimate?fields=requird", content=count(1), headers=LINES)
+
+    assert 422 == answer.status_code
+
+
+async def test_packages_are_judged_by_line_and_strictness_is_by_line(client: httpx.AsyncClient) -> None:
+    fits = {
+        "model": {"parameters": 10**9},
+        "offer": {"gpus": ["rtx-4090"], "max_gpus": 1},
+        "limit": 1,
+        "explain": False,
+    }
+    none = fits | {"model": {"parameters": 405 * 10**9}}
+    lines = b"\n".join(json.dumps(question).encode() for question in (fits, none))
+    plain = await answered(client, lines, "/fit?fields=selected,candidates")
+    strict = await answered(client, lines, "/fit?strict=true&fields=selected")
+
+    assert 2 == len(plain)
+    assert 409 == strict[1]["status"]
+
+
+async def test_each_line_counts_towards_the_limit() -> None:
+    async with in_process(create_app(Settings(access_log=False, rate_limit_per_minute=4))) as client:
+        answers = await answered(client, b"\n".join(count(n) for n in range(1, 7)))
+
+    assert [None, None, None, 429, 429, 429] == [answer.get("status") for answer in answers]
+
+
+async def test_a_batch_with_another_accept_is_a_406(client: httpx.AsyncClient) -> None:
+    answer = await client.post("/estimate", content=count(1), headers=LINES | {"accept": "text/plain"})
+
+    assert 406 == answer.status_code
+
+
+def test_a_long_batch_flows_both_ways_and_other_requests_get_their_turn() -> None:
+    with serving(access_log="false", deadline_seconds=3) as process:
+        asyncio.run(_long_batch(process.url))
+
+
+async def _long_batch(url: str) -> None:
+    lines = 5_000
+    waits: list[float] = []
+    done = asyncio.Event()
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for start in range(0, lines, 100):
+            yield b"".join(count(n + 1) + b"\n" for n in range(start, start + 100))
+
+    async def watch(client: httpx.AsyncClient) -> None:
+        while not done.is_set():
+            started = asyncio.get_running_loop().time()
+            assert 200 == (await client.get("/healthz")).status_code
+            waits.append(asyncio.get_running_loop().time() - started)
+            await asyncio.sleep(0.02)
+
+    async with httpx.AsyncClient(base_url=url, timeout=60) as client:
+        watcher = asyncio.create_task(watch(client))
+        answer = await client.post("/estimate?fields=required", content=pieces(), headers=LINES)
+        done.set()
+        await watcher
+
+    assert lines == answer.content.count(b"\n")
+    assert len(waits) > 5
+    assert sorted(waits)[len(waits) // 2] < 0.5
+
+
+def test_a_caller_that_stops_sending_is_not_waited_for() -> None:
+    with serving(access_log="false", deadline_seconds=1) as process, process.connect() as connection:
+        head = b"POST /estimate HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-ndjson\r\nContent-Length: 1000\r\n\r\n"
+        connection.sendall(head + count(1) + b"\n")
+        received = b""
+        while part := connection.recv(65_536):
+            received += part
+
+    assert received.startswith(b"HTTP/1.1 200 ")
+    assert b'"total":1,' in received
