@@ -163,7 +163,7 @@ def _up_or_gate(mix: Mix, layer: int) -> str:
 def _down(mix: Mix, layer: int) -> str:
     file_type, first_eighth = mix.file_type, layer < mix.layers // 8
     more = use_more_bits(layer=layer, layers=mix.layers)
-    if mix.falcon:
+    if mix.falcon and file_type in _FALCONS_OWN:
         return _down_of_falcon(mix, layer)
     if file_type in ("q4_k_m", "q5_k_m"):
         return "q6_k" if more else mix.base
@@ -185,6 +185,9 @@ def _early_down(mix: Mix) -> dict[str, str]:
     return plain | {"iq4_nl": "q5_k", "iq4_xs": "q5_k"}
 
 
+_FALCONS_OWN = frozenset({"q3_k_m", "q3_k_l", "q4_k_s", "q4_k_m"})
+
+
 def _down_of_falcon(mix: Mix, layer: int) -> str:
     more = use_more_bits(layer=layer, layers=mix.layers)
     first = layer < mix.layers // 16
@@ -192,9 +195,7 @@ def _down_of_falcon(mix: Mix, layer: int) -> str:
         return "q6_k" if first else "q5_k" if more else "q4_k"
     if mix.file_type == "q3_k_m":
         return "q5_k" if first else "q4_k" if more else "q3_k"
-    if mix.file_type == "q5_k_m":
-        return "q6_k" if more else mix.base
-    return {"q2_k": "q3_k", "q3_k_l": "q4_k"}.get(mix.file_type, mix.base)
+    return "q4_k" if mix.file_type == "q3_k_l" else mix.base
 
 
 def _attention_output(mix: Mix, _: int) -> str:

@@ -160,7 +160,7 @@ def category_of(tensor: Tensor) -> str:
 
 def _mix_of(model: Model, file_type: WeightFormat) -> Mix:
     layers = sum(group.count for group in model.layers)
-    attention = next((g.layer.attention for g in model.layers if g.layer.attention), None)
+    attention = _first_attention(model)
     name = file_type.id.removeprefix("gguf-").replace("-", "_")
     return Mix(
         file_type=name,
@@ -174,6 +174,18 @@ def _mix_of(model: Model, file_type: WeightFormat) -> Mix:
         tied=model.tie_word_embeddings,
         imatrix=needs_imatrix(name),
     )
+
+
+def _first_attention(model: Model) -> Attention | None:
+    """Attention whose heads llama.cpp reads for the mix: the first layer's, which a hybrid file gives none."""
+    first = next((g.layer for g in model.layers if 0 in g.indices and g.layer.role == "decoder"), None)
+    if (
+        first is not None
+        and first.attention is None
+        and not (first.recurrent and first.recurrent.kind == "gated_delta")
+    ):
+        return None
+    return next((g.layer.attention for g in model.layers if g.layer.attention), None)
 
 
 def _value_tensors(model: Model) -> int:

@@ -93,7 +93,7 @@ def layers_by_stage(*, num_layers: int, pipeline_parallel_size: int, surplus: st
             SGLang 0.5.6 and newer, TensorRT-LLM), "refuse" (Megatron).
 
     Returns:
-        Layer numbers by stage.
+        Layer numbers by stage. [layers]
 
     Raises:
         ContradictoryWorkload: More stages than layers, or a surplus that the framework refuses.
