@@ -360,11 +360,9 @@ def optimizer_of(training, parameters):
         case "adamw":
             return torch.optim.AdamW(parameters, 1e-4, **flags)
         case "sgd":
-            return torch.optim.SGD(parameters, 1e-4, **flags)
+            return torch.optim.SGD(parameters, 1e-4, foreach=True)
         case "sgd_momentum":
-            return torch.optim.SGD(parameters, 1e-4, momentum=0.9, **flags)
-        case "adafactor":
-            return torch.optim.Adafactor(parameters, 1e-4, foreach=implementation == "foreach")
+            return torch.optim.SGD(parameters, 1e-4, momentum=0.9, foreach=True)
         case other:
             raise ValueError(other)
 

@@ -86,13 +86,14 @@ def shift(tape: Tape, x: Tensor) -> Tensor:
     return tape.new(x.elements, x.element_bytes, tape.node([x], [PASS]))
 
 
-def scale(tape: Tape, x: Tensor, width: int | None = None) -> Tensor:
-    """
-    A product with something without gradient (a number, cos and sin), which is saved though it costs nothing here.
+def scale(tape: Tape, x: Tensor) -> Tensor:
+    """A product with a number, which is never packed."""
+    return negate(tape, x)
 
-    `width` is the element size of the other side where it widens the result.
-    """
-    result = max(x.element_bytes, width or 0)
+
+def turn(tape: Tape, x: Tensor, width: int) -> Tensor:
+    """A product with cos or sin, of `width` bytes: a tensor without gradient, saved though it costs nothing here."""
+    result = max(x.element_bytes, width)
     whole = times(x.elements, result)
     node = tape.node([x], [Out(whole, None if result == x.element_bytes else x.form)])
     tape.save(node, None)
@@ -160,9 +161,9 @@ def power(tape: Tape, x: Tensor) -> Tensor:
     return tape.new(x.elements, x.element_bytes, node)
 
 
-def mean(tape: Tape, x: Tensor) -> Tensor:
+def mean(tape: Tape, x: Tensor, rows: int = 1) -> Tensor:
     """Mean over the last dimension: one element per row, a full gradient."""
-    return tape.new(per_token(1), x.element_bytes, tape.node([x], [Out(x.form)]))
+    return tape.new(per_token(rows), x.element_bytes, tape.node([x], [Out(x.form)]))
 
 
 def dropout(tape: Tape, x: Tensor, *, active: bool) -> Tensor:
@@ -237,16 +238,28 @@ def matmul(tape: Tape, a: Tensor, b: Tensor, out_elements: Form) -> Tensor:
     return tape.new(out_elements, a.element_bytes, node)
 
 
+def matrix(tape: Tape, elements: int, element_bytes: int) -> Tensor:
+    """A temporary of a weight's size, without gradient."""
+    return tape.new(constant(elements), element_bytes)
+
+
+def product(tape: Tape, x: Tensor, weight: Tensor, out_elements: Form) -> Tensor:
+    """A product with a temporary copy of a frozen weight, which backward keeps."""
+    node = tape.node([x], [Out(x.form)])
+    tape.save(node, weight.storage)
+    return tape.new(out_elements, x.element_bytes, node)
+
+
 def dequantized(
-    tape: Tape, x: Tensor, out_elements: Form, *, elements: int, scales: int, keeps_input: bool, doubled: bool
+    tape: Tape, x: Tensor, out_elements: Form, *, elements: int, scales: int, keeps_input: bool, copies: int
 ) -> Tensor:
     """
     A product with a 4-bit matrix, dequantized in forward and again in backward.
 
-    `scales`: bytes of expanded nested scales. `keeps_input`: bitsandbytes before 0.43.2. `doubled`: dequantized in
-    another 16-bit type first.
+    `scales`: bytes of expanded nested scales. `keeps_input`: bitsandbytes before 0.43.2. `copies`: two where it is
+    dequantized in another 16-bit type first.
     """
-    matrix = constant((elements * x.element_bytes) * (2 if doubled else 1))
+    matrix = constant(elements * x.element_bytes * copies)
     node = tape.node([x], [Out(x.form)])
     if node is not None:
         node.workspace = matrix

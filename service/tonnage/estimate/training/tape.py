@@ -13,6 +13,7 @@ Source:
     (_CheckpointFrame: recomputed on first unpack, stops after the last saved tensor), torch/amp/autocast_mode.py
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
 from typing import TypeAlias
@@ -110,7 +111,7 @@ class Parameter:
         self.element_bytes = element_bytes
         self.trains = trains
         self.grad: Storage | None = None
-        self.cast: Storage | None = None
+        self.cast: Tensor | None = None
 
 
 Saved: TypeAlias = Storage | None
@@ -178,9 +179,9 @@ class Frame:
 
     __slots__ = ("again", "expected", "recomputed", "replayed", "source")
 
-    def __init__(self, again: Callable[[Tensor], Tensor], source: Storage) -> None:
+    def __init__(self, again: Callable[[Tensor], Tensor], source: Tensor) -> None:
         self.again = again
-        self.source = source
+        self.source = Tensor(source.storage, source.elements, source.element_bytes, None)
         self.expected = 0
         """Tensors the call saves; REENTRANT: the call is run and differentiated as a whole."""
         self.recomputed: list[Saved] = []
@@ -204,12 +205,25 @@ class Tape:
         self.replaying: Frame | None = None
         self.no_grad = False
         self.casts: list[Parameter] = []
+        self.starts: list[int] = []
+        """Sequence number at which each segment of forward begins."""
 
     # ---- accounting ----
 
     def segment(self, name: str) -> None:
         """Begin a part of the step."""
         self.segments.append(Segment(name))
+
+    def forward_segment(self, name: str) -> None:
+        """Begin a part of forward, which backward passes through again."""
+        self.starts.append(self.sequence)
+        self.segment(name)
+
+    def _enter(self, node: Node) -> None:
+        """Backward reaches a node of another part: a new segment."""
+        name = self.segments[bisect_left(self.starts, node.sequence) - 1].name + " backward"
+        if self.segments[-1].name != name:
+            self.segment(name)
 
     def change(self, form: Form, sign: int) -> None:
         """Memory grows or shrinks."""
@@ -256,7 +270,7 @@ class Tape:
         """torch.utils.checkpoint of a function of one tensor."""
         if reentrant:
             return self._reentrant(function, source)
-        frame = Frame(function, source.storage)
+        frame = Frame(function, source)
         self.recording = frame
         try:
             return function(source)
@@ -271,7 +285,7 @@ class Tape:
             self.no_grad = False
         node = self.node([source], [Out(ZERO)])
         if node is not None:
-            node.frame = Frame(function, source.storage)
+            node.frame = Frame(function, source)
             node.frame.expected = REENTRANT
         result.node = node
         return result
@@ -280,9 +294,9 @@ class Tape:
 
     def backward(self, root: Tensor, gradient_form: Form) -> None:
         """The engine: nodes whose gradients are complete, the latest first."""
-        self._run(made_by(root), Storage(self, gradient_form))
+        self._run(made_by(root), Storage(self, gradient_form), outermost=True)
 
-    def _run(self, root: Node, grad: Storage) -> Storage | None:
+    def _run(self, root: Node, grad: Storage, *, outermost: bool = False) -> Storage | None:
         waiting = _dependencies(root)
         buffers: dict[Node, list[Storage]] = {root: [grad]}
         del grad
@@ -291,6 +305,8 @@ class Tape:
         last: Storage | None = None
         while ready:
             _, node = heappop(ready)
+            if outermost:
+                self._enter(node)
             grads = self._call(node, buffers.pop(node))
             node.saved.clear()
             node.frame = None
@@ -362,10 +378,10 @@ class Tape:
         self.end_autocast()
         return self._run(made_by(result), grad)
 
-    def leaf(self, storage: Storage) -> Tensor:
-        """A tensor that backward stops at."""
+    def leaf(self, source: Tensor) -> Tensor:
+        """The same tensor, where backward stops."""
         self.sequence += 1
-        return Tensor(storage, storage.form, 1, Node(self.sequence))
+        return Tensor(source.storage, source.elements, source.element_bytes, Node(self.sequence))
 
     # ---- autocast ----
 

@@ -1,0 +1,345 @@
+"""
+One decoder layer as Hugging Face's classes write it, on the tape.
+
+The lines mirror the order of the original: what a local variable holds, and for how long, decides the peak.
+
+Source:
+    huggingface/transformers@v5.24.0 src/transformers/models/{llama,qwen3,gemma2,phi,phi3,gpt_neox,olmo2}/modeling_*.py,
+    integrations/sdpa_attention.py; huggingface/peft@v0.21.2 src/peft/tuners/lora/layer.py Linear.forward, bnb.py
+    Linear4bit.forward, variants.py DoraLinearVariant
+"""
+
+from tonnage.estimate.training import operators as op
+from tonnage.estimate.training.recipe import Recipe
+from tonnage.estimate.training.tape import Form, Parameter, Tape, Tensor, constant, per_token
+from tonnage.spec.model import Attention, Layer, Mlp
+
+
+class Block:
+    """A layer's forward pass; calling it again, as checkpointing does, uses the same weights."""
+
+    def __init__(self, tape: Tape, layer: Layer, hidden: int, recipe: Recipe) -> None:
+        self.tape = tape
+        self.layer = layer
+        self.hidden = hidden
+        self.recipe = recipe
+        self.weights: dict[str, Parameter] = {}
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """The block's output for its input."""
+        if self.layer.parallel:
+            return self._parallel(x)
+        if self.layer.post_norm:
+            return self._normed_after(x)
+        return self._sequential(x)
+
+    def _sequential(self, x: Tensor) -> Tensor:
+        wrapped = self.layer.norms >= 4
+        residual = x
+        h = self.norm(x, "1")
+        h, weights = self.mix(h)
+        if wrapped:
+            h = self.norm(h, "2")
+        h = op.add(self.tape, residual, h)
+        residual = h
+        h = self.norm(h, "3")
+        h = self.feed(h)
+        if wrapped:
+            h = self.norm(h, "4")
+        h = op.add(self.tape, residual, h)
+        del weights
+        return h
+
+    def _normed_after(self, x: Tensor) -> Tensor:
+        residual = x
+        h, weights = self.mix(x)
+        h = self.norm(h, "1")
+        h = op.add(self.tape, residual, h)
+        residual = h
+        h = self.feed(h)
+        h = self.norm(h, "2")
+        h = op.add(self.tape, residual, h)
+        del weights
+        return h
+
+    def _parallel(self, x: Tensor) -> Tensor:
+        first = self.norm(x, "1")
+        mixed, weights = self.mix(first)
+        second = self.norm(x, "2") if self.layer.norms > 1 else first
+        fed = self.feed(second)
+        h = op.add(self.tape, op.add(self.tape, mixed, fed), x)
+        del weights
+        return h
+
+    def drop_casts(self) -> None:
+        """The end of an autocast region, for this block's weights."""
+        for weight in self.weights.values():
+            weight.cast = None
+
+    # ---- parts ----
+
+    def weight(self, name: str, elements: int, *, element_bytes: int = 0, trains: bool | None = None) -> Parameter:
+        """A weight of the block, made once."""
+        found = self.weights.get(name)
+        if found is None:
+            recipe = self.recipe
+            width = element_bytes or recipe.weight_bytes
+            found = self.weights[name] = Parameter(elements, width, recipe.trains if trains is None else trains)
+        return found
+
+    def norm(self, x: Tensor, name: str, *, elements: int = 0, rows: int = 1) -> Tensor:
+        """The layer's kind of norm over its hidden size, or over `elements` in `rows` rows per token."""
+        weight = self.weight(f"norm{name}", elements or self.hidden, element_bytes=self.recipe.norm_bytes)
+        return normalised(self.tape, x, weight, kind=self.layer.norm_kind, fused=self.recipe.norm == "fused", rows=rows)
+
+    def project(self, x: Tensor, role: str, out: int) -> Tensor:
+        """A linear with the adapter it may carry."""
+        recipe, tape = self.recipe, self.tape
+        width = _width(x)
+        if role not in recipe.adapted:
+            return self.base(x, role, out)
+        if recipe.dora:
+            return self._dora(x, role, width, out)
+        result = self.base(x, role, out)
+        kept = result.element_bytes
+        if recipe.four_bit:
+            result = op.copy(tape, result)
+        if not (recipe.four_bit and tape.autocast):
+            x = op.cast(tape, x, recipe.adapter_bytes)
+        low = self._low_rank(op.dropout(tape, x, active=recipe.dropout), role, width, out)
+        low = op.scale(tape, low)
+        if recipe.four_bit:
+            if not tape.autocast:
+                low = op.cast(tape, low, kept)
+            return op.add(tape, result, low)
+        result = op.add(tape, result, low)
+        return op.cast(tape, result, kept)
+
+    def _low_rank(self, x: Tensor, role: str, width: int, out: int) -> Tensor:
+        rank, element_bytes = self.recipe.rank, self.recipe.adapter_bytes
+        a = self.weight(f"{role}.A", rank * width, element_bytes=element_bytes, trains=True)
+        b = self.weight(f"{role}.B", rank * out, element_bytes=element_bytes, trains=True)
+        return op.linear(self.tape, op.linear(self.tape, x, a, per_token(rank)), b, per_token(out))
+
+    def _dora(self, x: Tensor, role: str, width: int, out: int) -> Tensor:
+        """
+        DoRA: adapter and base output scaled by a magnitude over the norm of the whole adapted matrix.
+
+        With dropout the base is multiplied once more, by a copy of its weight in the adapter's dtype, which stays.
+        """
+        recipe, tape = self.recipe, self.tape
+        result = self.base(x, role, out)
+        kept = result.element_bytes
+        x = op.cast(tape, x, recipe.adapter_bytes)
+        x = op.dropout(tape, x, active=recipe.dropout)
+        whole = op.matrix(tape, width * out, recipe.adapter_bytes)
+        self._norm_of_adapted(whole, width)
+        low = self._low_rank(x, role, width, out)
+        base = op.product(tape, x, whole, per_token(out)) if recipe.dropout else result
+        magnitude = self.weight(f"{role}.magnitude", out, element_bytes=recipe.adapter_bytes, trains=True)
+        extra = op.add(tape, op.weighted(tape, base, magnitude), op.scale(tape, op.weighted(tape, low, magnitude)))
+        del whole
+        return op.cast(tape, op.add(tape, result, extra), kept)
+
+    def _norm_of_adapted(self, whole: Tensor, width: int) -> None:
+        """An identity matrix through the adapter, and the sum of both matrices, for a moment."""
+        tape, element_bytes = self.tape, self.recipe.adapter_bytes
+        identity = op.matrix(tape, width * width, element_bytes)
+        delta = op.matrix(tape, whole.elements[0], element_bytes)
+        scaled = op.matrix(tape, whole.elements[0], element_bytes)
+        total = op.matrix(tape, whole.elements[0], element_bytes)
+        del identity, delta, scaled, total
+
+    def base(self, x: Tensor, role: str, out: int) -> Tensor:
+        """The linear itself: plain, or 4-bit and dequantized."""
+        recipe, tape = self.recipe, self.tape
+        elements = _width(x) * out
+        if not recipe.four_bit:
+            return op.linear(tape, x, self.weight(role, elements), per_token(out))
+        kept = x.element_bytes
+        x = op.cast(tape, x, recipe.compute_bytes)
+        result = op.dequantized(
+            tape,
+            x,
+            per_token(out),
+            elements=elements,
+            scales=elements // 64 * 4 if recipe.nested_scales else 0,
+            keeps_input=recipe.keeps_inputs,
+            copies=recipe.four_bit_copies,
+        )
+        return op.cast(tape, result, kept)
+
+    # ---- attention ----
+
+    def mix(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The layer's attention, with the attention matrix where the eager path returns it."""
+        attention = self.layer.attention
+        if attention is None:
+            return op.negate(self.tape, x), None
+        heads, head_dim = attention.num_attention_heads, attention.head_dim
+        q, k, v = self._queries_keys_values(x, attention)
+        if attention.rotary in ("rope", "partial"):
+            q, k = self._rotated(q, k, attention)
+        out, weights = self.attend(q, k, v, attention)
+        out = op.view(out, per_token(heads * (attention.v_head_dim or head_dim)))
+        return self.project(out, "o", self.hidden), weights
+
+    def _queries_keys_values(self, x: Tensor, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
+        width = attention.num_attention_heads * attention.head_dim
+        kv_width = attention.num_key_value_heads * attention.head_dim
+        if attention.fused_qkv:
+            qkv = self.project(x, "qkv", width + 2 * kv_width)
+            return self._pieces(qkv, (width, kv_width, kv_width), attention)
+        q = self.project(x, "q", width)
+        if attention.qk_norm == "full":
+            q = self.norm(q, "q", elements=width)
+        elif attention.qk_norm == "head":
+            q = self.norm(q, "q", elements=attention.head_dim, rows=attention.num_attention_heads)
+        k = self.project(x, "k", kv_width)
+        if attention.qk_norm == "full":
+            k = self.norm(k, "k", elements=kv_width)
+        elif attention.qk_norm == "head":
+            k = self.norm(k, "k", elements=attention.head_dim, rows=attention.num_key_value_heads)
+        v = self.project(x, "v", kv_width)
+        return q, k, v
+
+    def _pieces(self, qkv: Tensor, widths: tuple[int, int, int], attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
+        forms = [per_token(width) for width in widths]
+        if attention.rotary == "partial" or attention.rotary in ("learned", "alibi"):
+            q, k, v = op.split(self.tape, qkv, *forms)
+        else:
+            q, k, v = (op.part(self.tape, qkv, form) for form in forms)
+        return q, k, v
+
+    def _rotated(self, q: Tensor, k: Tensor, attention: Attention) -> tuple[Tensor, Tensor]:
+        if attention.rope_concat:
+            turned = attention.rotary_dim / attention.head_dim
+            return self._rotated_part(q, turned), self._rotated_part(k, turned)
+        rotated = self._rotate(q)
+        return rotated, self._rotate(k)
+
+    def _rotated_part(self, x: Tensor, fraction: float) -> Tensor:
+        turned = int(_width(x) * fraction)
+        rest = _width(x) - turned
+        moving = op.part(self.tape, x, per_token(turned))
+        still = op.part(self.tape, x, per_token(rest))
+        return op.concatenate(self.tape, self._rotate(moving), still)
+
+    def _rotate(self, x: Tensor) -> Tensor:
+        tape, width = self.tape, self.stream_bytes
+        return op.add(tape, op.turn(tape, x, width), op.turn(tape, self._half_turned(x), width))
+
+    def _half_turned(self, x: Tensor) -> Tensor:
+        tape, half = self.tape, per_token(_width(x) // 2)
+        first, second = op.part(tape, x, half), op.part(tape, x, half)
+        return op.concatenate(tape, op.negate(tape, second), first)
+
+    @property
+    def stream_bytes(self) -> int:
+        """Width of the residual stream, which is that of the embedding. [bytes]"""
+        return self.recipe.norm_bytes
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, attention: Attention) -> tuple[Tensor, Tensor | None]:
+        """The kernel, or the operators of the eager path."""
+        recipe, tape = self.recipe, self.tape
+        heads, head_dim = attention.num_attention_heads, attention.head_dim
+        half = recipe.autocast or q.element_bytes < 4
+        if recipe.attention == "eager" or (recipe.attention == "flash" and not half and _width(k) != _width(q)):
+            return self._eager(q, k, v, attention)
+        if recipe.autocast:
+            q, k, v = (op.cast(tape, t, recipe.autocast) for t in (q, k, v))
+        if recipe.attention == "flash" and half:
+            if recipe.expands_keys and _width(k) != _width(q):
+                copies = heads // attention.num_key_value_heads
+                k, v = op.repeat(tape, k, copies), op.repeat(tape, v, copies)
+            out = op.flash_attention(tape, q, k, v, heads=heads, head_dim=head_dim)
+        else:
+            copies = heads // attention.num_key_value_heads
+            if copies > 1:
+                k, v = op.repeat(tape, k, copies), op.repeat(tape, v, copies)
+            mask = tape.new(op.pairs(1), q.element_bytes) if recipe.attention == "masked" else None
+            out = op.efficient_attention(tape, q, k, v, heads=heads, mask=mask)
+        return (op.copy(tape, out) if attention.rope_concat else out), None
+
+    def _eager(self, q: Tensor, k: Tensor, v: Tensor, attention: Attention) -> tuple[Tensor, Tensor]:
+        tape, heads = self.tape, attention.num_attention_heads
+        copies = heads // attention.num_key_value_heads
+        laid_out = attention.rope_concat or self.recipe.single
+        if copies > 1:
+            k, v = op.repeat(tape, k, copies), op.repeat(tape, v, copies)
+        weights = self._scores(q, k, heads, laid_out, copies)
+        if attention.softcap:
+            weights = op.scale(tape, weights)
+            weights = op.from_result(tape, weights)
+            weights = op.scale(tape, weights)
+        weights = op.shift(tape, weights)
+        weights = op.cast(tape, op.softmax(tape, weights), q.element_bytes)
+        rows = v if copies > 1 or self.recipe.single else op.copy(tape, v)
+        out = op.matmul(tape, weights, rows, per_token(heads * attention.v_head_dim))
+        del rows
+        return op.copy(tape, out), weights
+
+    def _scores(self, q: Tensor, k: Tensor, heads: int, laid_out: bool, copies: int) -> Tensor:
+        tape = self.tape
+        left = q if laid_out else op.copy(tape, q)
+        right = k if copies > 1 or laid_out else op.copy(tape, k)
+        product = op.matmul(tape, left, right, op.pairs(heads))
+        del left, right
+        return op.scale(tape, product)
+
+    # ---- feed-forward ----
+
+    def feed(self, x: Tensor) -> Tensor:
+        """Dense feed-forward of the layer."""
+        mlp = self.layer.mlp
+        if mlp is None:
+            return op.negate(self.tape, x)
+        inner = self._inner(x, mlp)
+        return self.project(inner, "down", self.hidden)
+
+    def _inner(self, x: Tensor, mlp: Mlp) -> Tensor:
+        tape, width = self.tape, mlp.intermediate_size
+        if not mlp.gated:
+            return self._activated(self.project(x, "up", width), mlp.activation)
+        if mlp.fused_gate_up:
+            both = self.project(x, "gate_up", 2 * width)
+            gate, up = op.split(tape, both, per_token(width), per_token(width))
+            return op.multiply(tape, up, op.activation(tape, gate))
+        return op.multiply(tape, op.activation(tape, self.project(x, "gate", width)), self.project(x, "up", width))
+
+    def _activated(self, x: Tensor, name: str) -> Tensor:
+        """`gelu_new` in Python operators, everything else in one kernel."""
+        if name != "gelu_new" or self.recipe.code != "transformers":
+            return op.activation(self.tape, x)
+        tape = self.tape
+        cube = op.scale(tape, op.power(tape, x))
+        inner = op.from_result(tape, op.scale(tape, op.add(tape, x, cube)))
+        del cube
+        return op.multiply(tape, op.scale(tape, x), op.shift(tape, inner))
+
+
+def normalised(tape: Tape, x: Tensor, weight: Parameter, *, kind: str, fused: bool, rows: int = 1) -> Tensor:
+    """RMSNorm in Python or one kernel, Gemma's and OLMo's in fp32, LayerNorm with or without weight."""
+    if kind == "layer":
+        return op.layer_norm(tape, x, weight)
+    if kind == "none":
+        kept = x.element_bytes
+        return op.cast(tape, op.layer_norm(tape, op.cast(tape, x, 4), None), kept)
+    if fused:
+        return op.fused_norm(tape, x, weight)
+    kept = x.element_bytes
+    h = op.cast(tape, x, 4)
+    h = op.multiply(tape, h, op.from_result(tape, op.shift(tape, op.mean(tape, op.power(tape, h), rows))))
+    if kind == "rms_fp32":
+        return op.cast(tape, op.weighted(tape, h, weight, derived=True), kept)
+    return op.weighted(tape, op.cast(tape, h, kept), weight)
+
+
+def _width(x: Tensor) -> int:
+    """Elements per token. [elements]"""
+    return x.elements[1]
+
+
+def stream(width: int) -> Form:
+    """Elements of the residual stream."""
+    return per_token(width)

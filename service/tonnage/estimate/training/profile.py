@@ -1,0 +1,193 @@
+"""A model's step on the tape, once per settings: segments that repeat per layer, and what each leaves behind."""
+
+from msgspec import Struct
+
+from tonnage.estimate.identity_cache import remembered
+from tonnage.estimate.training import operators as op
+from tonnage.estimate.training.eager import Block, normalised
+from tonnage.estimate.training.recipe import Recipe
+from tonnage.estimate.training.tape import (
+    PASS,
+    ZERO,
+    Form,
+    Out,
+    Parameter,
+    Segment,
+    Tape,
+    Tensor,
+    constant,
+    per_token,
+    times,
+    undominated,
+)
+from tonnage.spec.model import Layer, Model
+
+
+class Part(Struct, frozen=True):
+    """One segment: change over it and highest points above its start."""
+
+    net: Form
+    points: tuple[Form, ...]
+
+
+class StepProfile(Struct, frozen=True, kw_only=True):
+    """Forward and backward of one micro-batch; layers of one kind share a part."""
+
+    embedding: Part
+    forward: tuple[Part, ...]
+    """By kind of layer."""
+    tail: Part
+    """Final norm, head and loss."""
+    layer_leaving: tuple[Part, ...]
+    """End of forward, by kind of layer: what only forward held is freed."""
+    leaving: Part
+    tail_backward: Part
+    backward: tuple[Part, ...]
+    """By kind of layer, without the gradients of weights already there."""
+    embedding_backward: Part
+    kinds: tuple[tuple[int, ...], ...]
+    """Layer numbers by kind."""
+
+
+@remembered(maximum=2048)
+def step_profile(model: Model, recipe: Recipe) -> StepProfile:
+    """
+    The step of a model under a recipe.
+
+    Args:
+        model: Architecture.
+        recipe: What decides which tensors there are.
+
+    Returns:
+        Parts as linear forms in the batch.
+    """
+    kinds = _kinds(model, recipe)
+    tape = Tape(autocast=recipe.autocast, accumulates=recipe.accumulates)
+    run = _Run(tape, model, recipe, [layer for layer, _ in kinds])
+    run.forward()
+    run.backward()
+    parts = {s.name: _part(s) for s in tape.segments}
+    count = len(kinds)
+    nothing = Part(ZERO, (ZERO,))
+    return StepProfile(
+        embedding=parts["embedding"],
+        forward=tuple(parts[f"layer {i}"] for i in range(count)),
+        tail=parts["tail"],
+        layer_leaving=tuple(parts[f"layer {i} leaving"] for i in range(count)),
+        leaving=parts["leaving"],
+        tail_backward=parts["tail backward"],
+        backward=tuple(parts.get(f"layer {i} backward", nothing) for i in range(count)),
+        embedding_backward=parts.get("embedding backward", nothing),
+        kinds=tuple(indices for _, indices in kinds),
+    )
+
+
+def _kinds(model: Model, recipe: Recipe) -> list[tuple[Layer, tuple[int, ...]]]:
+    """
+    Layers that differ, and where they stand.
+
+    In a frozen model the first layer's input needs no gradient, so what stands before its first adapter keeps nothing.
+    """
+    groups = [(g.layer, g.indices) for g in model.layers if g.layer.role == "decoder"]
+    needs_gradients = recipe.trains or "embed" in recipe.saved_modules or recipe.checkpointing != "none"
+    if needs_gradients:
+        return groups
+    first, indices = groups[0]
+    alone = [(first, indices[:1])]
+    return alone + ([(first, indices[1:])] if len(indices) > 1 else []) + groups[1:]
+
+
+def _part(segment: Segment) -> Part:
+    return Part(segment.net, undominated(segment.points))
+
+
+class _Run:
+    """One forward and backward pass with one layer of each kind."""
+
+    def __init__(self, tape: Tape, model: Model, recipe: Recipe, layers: list[Layer]) -> None:
+        self.tape = tape
+        self.model = model
+        self.recipe = recipe
+        self.layers = layers
+        self.blocks = [Block(tape, layer, model.hidden_size, recipe) for layer in layers]
+        self.mask: Tensor | None = None
+        self.loss: Tensor | None = None
+        self.vocabulary = model.vocab_size * model.hidden_size
+        head_trains = recipe.trains or "head" in recipe.saved_modules
+        embedding_trains = recipe.trains or "embed" in recipe.saved_modules
+        self.embedding = Parameter(self.vocabulary, recipe.norm_bytes, embedding_trains)
+        self.head = Parameter(self.vocabulary, recipe.norm_bytes, head_trains)
+        if model.tie_word_embeddings and embedding_trains:
+            self.head = self.embedding
+
+    def forward(self) -> None:
+        """Embedding, one layer of each kind, tail."""
+        tape = self.tape
+        tape.forward_segment("embedding")
+        x = self._embedded()
+        for number, block in enumerate(self.blocks):
+            tape.forward_segment(f"layer {number}")
+            x = self._run_block(block, x)
+        tape.forward_segment("tail")
+        x = self._last_norm(x)
+        self.loss = self._head_and_loss(x)
+        del x
+        for number, block in enumerate(self.blocks):
+            tape.segment(f"layer {number} leaving")
+            block.drop_casts()
+        tape.segment("leaving")
+        tape.end_autocast()
+        if self.recipe.checkpointing == "none":
+            self.mask = None
+
+    def _embedded(self) -> Tensor:
+        tape, model = self.tape, self.model
+        x = op.embedding(tape, self.embedding, model.hidden_size)
+        if self.recipe.attention == "eager":
+            self.mask = tape.new(op.pairs(1), x.element_bytes)
+        if x.node is None and self.recipe.input_gradients and self.recipe.checkpointing != "none":
+            x.node = tape.leaf(x).node
+        return x
+
+    def _run_block(self, block: Block, x: Tensor) -> Tensor:
+        if self.recipe.checkpointing == "none":
+            return block(x)
+        return self.tape.checkpoint(block, x, reentrant=self.recipe.checkpointing == "reentrant")
+
+    def _last_norm(self, x: Tensor) -> Tensor:
+        recipe = self.recipe
+        weight = Parameter(self.model.hidden_size, recipe.norm_bytes, recipe.trains)
+        kind = self.layers[-1].norm_kind
+        return normalised(self.tape, x, weight, kind=kind, fused=recipe.norm == "fused")
+
+    def _head_and_loss(self, h: Tensor) -> Tensor:
+        tape = self.tape
+        logits = op.linear(tape, h, self.head, per_token(self.model.vocab_size))
+        if self.model.config.get("final_logit_softcapping"):
+            logits = op.scale(tape, logits)
+            logits = op.from_result(tape, logits)
+            logits = op.scale(tape, logits)
+        return _loss(tape, logits, self.recipe.loss)
+
+    def backward(self) -> None:
+        """The engine over the whole graph; a segment begins with its first node."""
+        if self.loss is None:
+            raise ValueError("forward comes first")
+        loss, self.loss = self.loss, None
+        self.tape.segment("tail backward")
+        self.tape.backward(loss, constant(4))
+
+
+def _loss(tape: Tape, logits: Tensor, path: tuple[int, int, int, int]) -> Tensor:
+    """Logits to loss by the bytes per logit of a code path: end of forward, kept, start of backward, gradient."""
+    forward, kept, backward, flowing = path
+    vocabulary = logits.elements
+    cast = tape.node([logits], [Out(logits.form) if flowing != logits.element_bytes else PASS])
+    wide = Tensor(logits.storage, vocabulary, logits.element_bytes, cast)
+    node = tape.node([wide], [Out(times(vocabulary, flowing))])
+    if node is not None:
+        node.workspace = times(vocabulary, max(0, backward - kept - flowing))
+    tape.save(node, tape.new(times(vocabulary, kept), 1).storage)
+    scratch = tape.new(times(vocabulary, max(0, forward - kept - logits.element_bytes)), 1)
+    del scratch
+    return tape.new(constant(1), 4, node)

@@ -1,0 +1,50 @@
+"""What decides which tensors a step makes, apart from the batch: one record per method and settings."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+
+class Recipe(Struct, frozen=True, kw_only=True):
+    """Widths, adapters and code paths of one run, the key under which a model's step is remembered."""
+
+    trains: bool
+    """The base model trains; otherwise it is frozen and adapters do."""
+    weight_bytes: int
+    """Width of plain weights of the base. [bytes]"""
+    norm_bytes: int
+    """Width of norms, embedding and head. [bytes]"""
+    autocast: int = 0
+    """Width that autocast computes in, 0 without. [bytes]"""
+    four_bit: bool = False
+    """Linears inside layers are dequantized on use."""
+    compute_bytes: int = 2
+    """Width that 4-bit linears compute in. [bytes]"""
+    four_bit_copies: int = 1
+    keeps_inputs: bool = False
+    """4-bit linears keep their input for backward (bitsandbytes before 0.43.2)."""
+    nested_scales: bool = False
+    adapted: frozenset[str] = frozenset()
+    """Roles of the linears that carry an adapter."""
+    rank: int = 0
+    adapter_bytes: int = 4
+    dropout: bool = False
+    dora: bool = False
+    saved_modules: frozenset[str] = frozenset()
+    """Roles trained in full beside adapters: embed, head."""
+    attention: Literal["flash", "masked", "eager"] = "flash"
+    single: bool = True
+    """One sequence per micro-batch: views where several sequences need copies."""
+    norm: Literal["python", "fused"] = "python"
+    checkpointing: Literal["none", "full", "reentrant"] = "none"
+    accumulates: bool = False
+    """Gradients of earlier micro-batches are there already."""
+    expands_keys: bool = False
+    code: str = "transformers"
+    loss: tuple[int, int, int, int] = (10, 4, 12, 4)
+    """Bytes per logit: at the end of forward, kept for backward, at the start of backward, flowing gradient."""
+    head: Literal["whole", "chunked", "fused"] = "whole"
+    tensor_parallel_size: int = 1
+    sequence_parallel: bool = False
+    input_gradients: bool = True
+    """The embedding's output requires grad though nothing below trains (enable_input_require_grads)."""
