@@ -1,0 +1,5 @@
+"""Fine-tuning and training: states, activations, loss, sharding, phases."""
+
+from tonnage.estimate.training.account import account
+
+__all__ = ["account"]

@@ -11,7 +11,7 @@ Source:
 
 from tonnage.estimate.training import operators as op
 from tonnage.estimate.training.recipe import Recipe
-from tonnage.estimate.training.tape import Form, Parameter, Tape, Tensor, constant, per_token
+from tonnage.estimate.training.tape import Form, Parameter, Tape, Tensor, per_token
 from tonnage.spec.model import Attention, Layer, Mlp
 
 

@@ -310,7 +310,7 @@ def flash_attention(tape: Tape, q: Tensor, k: Tensor, v: Tensor, *, heads: int, 
     node = tape.node([q, k, v], [Out(q.form), Out(k.form), Out(v.form)])
     if node is not None:
         rounded = -(-head_dim // 32) * 32 if head_dim <= 128 else (192 if head_dim <= 192 else 256)
-        node.workspace = (0, 0, 0, 4 * heads * (rounded + 1), 0)
+        node.workspace = (0, 0, 0, 4 * heads * (rounded + 1), 0, 0)
         if grouped:
             node.workspace = plus(node.workspace, times(q.form, 2))
     tape.save(node, q.storage, k.storage, v.storage)

@@ -2,9 +2,9 @@
 
 from msgspec import Struct
 
-from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.training import operators as op
 from tonnage.estimate.training.eager import Block, normalised
+from tonnage.estimate.training.per_model import per_model
 from tonnage.estimate.training.recipe import Recipe
 from tonnage.estimate.training.tape import (
     PASS,
@@ -13,10 +13,13 @@ from tonnage.estimate.training.tape import (
     Out,
     Parameter,
     Segment,
+    Storage,
     Tape,
     Tensor,
     constant,
-    per_token,
+    gradient,
+    per_logit_token,
+    scaled,
     times,
     undominated,
 )
@@ -45,11 +48,11 @@ class StepProfile(Struct, frozen=True, kw_only=True):
     backward: tuple[Part, ...]
     """By kind of layer, without the gradients of weights already there."""
     embedding_backward: Part
-    kinds: tuple[tuple[int, ...], ...]
-    """Layer numbers by kind."""
+    counts: tuple[int, ...]
+    """Layers by kind. [unitless]"""
 
 
-@remembered(maximum=2048)
+@per_model(maximum=2048)
 def step_profile(model: Model, recipe: Recipe) -> StepProfile:
     """
     The step of a model under a recipe.
@@ -78,7 +81,7 @@ def step_profile(model: Model, recipe: Recipe) -> StepProfile:
         tail_backward=parts["tail backward"],
         backward=tuple(parts.get(f"layer {i} backward", nothing) for i in range(count)),
         embedding_backward=parts.get("embedding backward", nothing),
-        kinds=tuple(indices for _, indices in kinds),
+        counts=tuple(len(indices) for _, indices in kinds),
     )
 
 
@@ -162,7 +165,9 @@ class _Run:
 
     def _head_and_loss(self, h: Tensor) -> Tensor:
         tape = self.tape
-        logits = op.linear(tape, h, self.head, per_token(self.model.vocab_size))
+        if self.recipe.fused_loss:
+            return _fused_loss(tape, h, self.head, self.model.vocab_size)
+        logits = op.linear(tape, h, self.head, per_logit_token(self.model.vocab_size))
         if self.model.config.get("final_logit_softcapping"):
             logits = op.scale(tape, logits)
             logits = op.from_result(tape, logits)
@@ -178,7 +183,7 @@ class _Run:
         self.tape.backward(loss, constant(4))
 
 
-def _loss(tape: Tape, logits: Tensor, path: tuple[int, int, int, int]) -> Tensor:
+def _loss(tape: Tape, logits: Tensor, path: tuple[float, float, float, int]) -> Tensor:
     """Logits to loss by the bytes per logit of a code path: end of forward, kept, start of backward, gradient."""
     forward, kept, backward, flowing = path
     vocabulary = logits.elements
@@ -186,8 +191,21 @@ def _loss(tape: Tape, logits: Tensor, path: tuple[int, int, int, int]) -> Tensor
     wide = Tensor(logits.storage, vocabulary, logits.element_bytes, cast)
     node = tape.node([wide], [Out(times(vocabulary, flowing))])
     if node is not None:
-        node.workspace = times(vocabulary, max(0, backward - kept - flowing))
-    tape.save(node, tape.new(times(vocabulary, kept), 1).storage)
-    scratch = tape.new(times(vocabulary, max(0, forward - kept - logits.element_bytes)), 1)
+        node.workspace = scaled(vocabulary, max(0, backward - kept - flowing))
+    tape.save(node, tape.new(scaled(vocabulary, kept), 1).storage)
+    scratch = tape.new(scaled(vocabulary, max(0, forward - kept - logits.element_bytes)), 1)
+    del scratch
+    return tape.new(constant(1), 4, node)
+
+
+def _fused_loss(tape: Tape, h: Tensor, head: Parameter, vocabulary: int) -> Tensor:
+    """Head and loss in one kernel: gradients of input and head are made in forward, logits in chunks."""
+    made = tape.node([h, head], [PASS, PASS])
+    direction = Tensor(h.storage, h.elements, h.element_bytes, made)
+    node = tape.node([direction], [Out(h.form)])
+    tape.save(node, tape.new(h.elements, h.element_bytes).storage)
+    if head.trains:
+        tape.save(node, Storage(tape, gradient(head.elements * head.element_bytes)))
+    scratch = tape.new(per_logit_token(vocabulary), h.element_bytes + 4)
     del scratch
     return tape.new(constant(1), 4, node)

@@ -36,14 +36,21 @@ class Recipe(Struct, frozen=True, kw_only=True):
     single: bool = True
     """One sequence per micro-batch: views where several sequences need copies."""
     norm: Literal["python", "fused"] = "python"
-    checkpointing: Literal["none", "full", "reentrant"] = "none"
+    checkpointing: Literal["none", "full", "reentrant", "selective"] = "none"
     accumulates: bool = False
     """Gradients of earlier micro-batches are there already."""
     expands_keys: bool = False
     code: str = "transformers"
-    loss: tuple[int, int, int, int] = (10, 4, 12, 4)
+    loss: tuple[float, float, float, int] = (10, 4, 12, 4)
     """Bytes per logit: at the end of forward, kept for backward, at the start of backward, flowing gradient."""
-    head: Literal["whole", "chunked", "fused"] = "whole"
+    fused_loss: bool = False
+    """Head and loss are one kernel."""
+    compiled: bool = False
+    fp8: bool = False
+    every_second: bool = True
+    """Selective checkpointing by operator keeps every second product of the block."""
+    gradient_bytes: int = 2
+    """Width of a layer's gradients before they are sharded. [bytes]"""
     tensor_parallel_size: int = 1
     sequence_parallel: bool = False
     input_gradients: bool = True

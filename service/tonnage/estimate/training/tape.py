@@ -18,43 +18,56 @@ from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
 from typing import TypeAlias
 
-Form: TypeAlias = tuple[int, int, int, int, int]
+Form: TypeAlias = tuple[int, int, int, int, int, int]
 """
 Bytes (or elements) as factors of: one, tokens of the batch, tokens x length, tokens with the length padded to 128,
-gradients of weights.
+gradients of weights, tokens whose logits exist at once.
 """
 
-ZERO: Form = (0, 0, 0, 0, 0)
+ZERO: Form = (0, 0, 0, 0, 0, 0)
 
 
 def constant(amount: int) -> Form:
     """Bytes that no batch changes."""
-    return (amount, 0, 0, 0, 0)
+    return (amount, 0, 0, 0, 0, 0)
 
 
 def per_token(amount: int) -> Form:
     """Bytes for each token of the batch."""
-    return (0, amount, 0, 0, 0)
+    return (0, amount, 0, 0, 0, 0)
 
 
 def per_pair(amount: int) -> Form:
     """Bytes for each query and key of a sequence (batch x length x length)."""
-    return (0, 0, amount, 0, 0)
+    return (0, 0, amount, 0, 0, 0)
 
 
 def gradient(amount: int) -> Form:
     """Bytes of a weight's gradient."""
-    return (0, 0, 0, 0, amount)
+    return (0, 0, 0, 0, amount, 0)
+
+
+def per_logit_token(amount: int) -> Form:
+    """Bytes for each token that is scored at once: all of them, or those of one chunk."""
+    return (0, 0, 0, 0, 0, amount)
 
 
 def plus(a: Form, b: Form) -> Form:
     """Sum of two forms."""
-    return (a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3], a[4] + b[4])
+    return (a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3], a[4] + b[4], a[5] + b[5])
 
 
 def times(a: Form, factor: int) -> Form:
     """A form a whole number of times."""
-    return (a[0] * factor, a[1] * factor, a[2] * factor, a[3] * factor, a[4] * factor)
+    return (a[0] * factor, a[1] * factor, a[2] * factor, a[3] * factor, a[4] * factor, a[5] * factor)
+
+
+def scaled(a: Form, factor: float) -> Form:
+    """A form by a fraction, whole again."""
+    return (
+        round(a[0] * factor), round(a[1] * factor), round(a[2] * factor),
+        round(a[3] * factor), round(a[4] * factor), round(a[5] * factor),
+    )  # fmt: skip
 
 
 def value(form: Form, measures: Form) -> int:
@@ -65,6 +78,7 @@ def value(form: Form, measures: Form) -> int:
         + form[2] * measures[2]
         + form[3] * measures[3]
         + form[4] * measures[4]
+        + form[5] * measures[5]
     )
 
 

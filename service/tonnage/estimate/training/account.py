@@ -1,0 +1,261 @@
+"""A training job as an account: loads per stage, phases, items, the host beside it."""
+
+from typing import NamedTuple
+
+from tonnage.estimate.training import counters
+from tonnage.estimate.training.bands import Band, allocated_band
+from tonnage.estimate.training.fused import fused_profile
+from tonnage.estimate.training.host import host_of
+from tonnage.estimate.training.items import Fixed, Moment, item, moment_of, phase_items
+from tonnage.estimate.training.losses import path_name, scored_tokens
+from tonnage.estimate.training.objectives import Objective, objective_of
+from tonnage.estimate.training.per_model import per_model
+from tonnage.estimate.training.profile import StepProfile, step_profile
+from tonnage.estimate.training.recipe import Recipe
+from tonnage.estimate.training.recipes import closed_form, recipe_of
+from tonnage.estimate.training.settings import Settings, settings
+from tonnage.estimate.training.sharding import Held, held
+from tonnage.estimate.training.sizes import Rank, ranks_of
+from tonnage.estimate.training.states import loaded_format
+from tonnage.estimate.training.step import Batch, candidates
+from tonnage.laws import optimizer as optimizer_laws
+from tonnage.laws.training_sharding import in_flight
+from tonnage.spec.model import Model
+from tonnage.spec.report import Account, Finding, GpuLoad, MemoryItem, PhaseItems
+from tonnage.spec.workload import Workload
+
+_UNKNOWNS = (
+    "data loading, metrics and evaluation with larger batches than training",
+    "temporaries inside kernels and libraries",
+)
+_INVALIDATED_BY = (
+    "other library versions, another attention kernel or loss",
+    "longer sequences than stated, another mix of lengths",
+)
+
+
+def account(workload: Workload) -> Account:
+    """
+    What a training framework makes of a workload.
+
+    Args:
+        workload: Resolved card with a training part.
+
+    Returns:
+        One load per pipeline stage, with the items of load, forward, backward and optimizer step.
+
+    Raises:
+        SizingError: The card contradicts itself, or no law covers it.
+    """
+    job = settings(workload)
+    model = workload.model
+    recipe, ranks = recipe_of(job, model, loaded_format(workload, job)[0]), ranks_of(workload, job)
+    profile = profile_of(model, recipe)
+    objective = objective_of(job)
+    whole = _Job(workload, job, profile, objective)
+    loads = tuple(_load(whole, rank) for rank in ranks)
+    first = ranks[0].sizes
+    disk = sum(r.sizes.weights for r in ranks) * job.tensor_parallel_size
+    return Account(
+        loads=loads,
+        host=host_of(
+            job,
+            weights=first.weights + first.adapters,
+            master=first.master,
+            states=first.states,
+            trainable=first.trainable,
+            kept=2 * model.hidden_size * model.num_hidden_layers * job.tokens,
+            disk=disk,
+        ),
+        trainable_parameters=ranks[0].trainable_parameters,
+        assumptions=job.assumptions,
+        unknowns=_UNKNOWNS + objective.unknowns,
+        invalidated_by=_INVALIDATED_BY,
+        findings=_findings(workload),
+    )
+
+
+@per_model()
+def profile_of(model: Model, recipe: Recipe) -> StepProfile:
+    """The model's step: on the tape, or by closed forms where kernels are fused."""
+    return fused_profile(model, recipe) if closed_form(recipe) else step_profile(model, recipe)
+
+
+class _Job(NamedTuple):
+    """What every load needs."""
+
+    workload: Workload
+    settings: Settings
+    profile: StepProfile
+    objective: Objective
+
+
+def _load(whole: _Job, rank: Rank) -> GpuLoad:
+    job = whole.settings
+    holds = held(job, rank.sizes)
+    batch = _batch(whole, rank)
+    moments = _moments(whole, rank, holds, batch)
+    fixed = _fixed(whole, rank, holds)
+    band = _band(whole)
+    phases = [_phase(whole, moment, fixed, band) for moment in moments]
+    ranks = job.tensor_parallel_size * job.ranks * job.context_parallel_size
+    first = rank.stage * ranks
+    return GpuLoad(
+        ranks=tuple(range(first, first + ranks)),
+        stage=rank.stage,
+        phases=(PhaseItems("load", tuple(_loading(holds, fixed))), *phases),
+    )
+
+
+def _band(whole: _Job) -> Band:
+    model = whole.workload.model
+    routed = any(g.layer.moe is not None for g in model.layers)
+    return allocated_band(whole.settings, known=model.known, generic=model.trust in ("generic", "count"), routed=routed)
+
+
+def _batch(whole: _Job, rank: Rank) -> Batch:
+    job, objective = whole.settings, whole.objective
+    tokens = job.tokens * objective.sequences
+    length = -(-job.sequence_length // job.context_parallel_size)
+    padded = -(-length // 128) * 128 * job.micro_batch_size * objective.sequences
+    scored = scored_tokens(path_name(job), whole.workload.model, tokens)
+    return Batch(tokens, length, padded, scored, _in_flight(job, rank))
+
+
+def _in_flight(job: Settings, rank: Rank) -> int:
+    stages = job.pipeline_parallel_size
+    if stages == 1:
+        return 1
+    return in_flight(stage=rank.stage, stages=stages, micro_batches=max(stages, job.gradient_accumulation_steps))
+
+
+def _moments(whole: _Job, rank: Rank, holds: Held, batch: Batch) -> list[Moment]:
+    found = candidates(whole.profile, batch, holds, rank)
+    best: dict[str, Moment] = {}
+    for candidate in found:
+        moment = moment_of(candidate, batch, holds)
+        known = best.get(candidate.phase)
+        if known is None or moment.total > known.total:
+            best[candidate.phase] = moment
+    return [best["forward"], best["backward"], _step(whole, rank, holds)]
+
+
+def _step(whole: _Job, rank: Rank, holds: Held) -> Moment:
+    """The optimizer step: all gradients, and what the implementation copies."""
+    job = whole.settings
+    temporary = holds.step
+    if not (job.offload_optimizer or job.in_backward) and rank.step_elements:
+        shards = job.shards if job.sharding in ("fsdp", "hsdp", "fsdp_grad_op") else 1
+        if job.implementation == "foreach" and job.sharding not in ("zero1", "zero2", "zero3"):
+            temporary += optimizer_laws.foreach_step(
+                parameters=rank.step_elements // shards, element_bytes=rank.step_width
+            )
+        elif job.implementation == "for_loop":
+            temporary += optimizer_laws.for_loop_step(
+                largest_tensor=rank.largest_trainable // shards, element_bytes=rank.step_width
+            )
+    return Moment("optimizer_step", "optimizer step", 0, 0, 0, holds.gradients_after, 0, 0, temporary)
+
+
+def _fixed(whole: _Job, rank: Rank, holds: Held) -> Fixed:
+    job, model, form = whole.settings, whole.workload.model, whole.workload.weight_format
+    resident = [
+        item("weights", holds.weights, "laws.weights", model.source, detail=f"{form.id}, {job.sharding}", basis="exact")
+    ]
+    if holds.adapters:
+        resident.append(item("adapters", holds.adapters, "laws.adapters.lora", "arXiv:2106.09685", basis="exact"))
+    if holds.master:
+        resident.append(item("master_weights", holds.master, "laws.training_sharding.shard", "fp32 copies"))
+    if holds.states:
+        optimizer = whole.workload.optimizer
+        name, source = (optimizer.id, optimizer.source) if optimizer is not None else ("", "")
+        law = f"laws.optimizer.{optimizer.law}" if optimizer is not None else ""
+        resident.append(item("optimizer_states", holds.states, law, source, detail=name, basis="exact"))
+    if holds.permanent:
+        resident.append(
+            item("gradient_buckets", holds.permanent, "laws.training_sharding.zero3_reduce_bucket", "DeepSpeed stage3")
+        )
+    if whole.objective.frozen_models:
+        amount = whole.objective.frozen_models * holds.weights
+        resident.append(item("reference_model", amount, "laws.weights", "huggingface/trl@f2cd57710"))
+    outside = _outside(whole, rank)
+    return Fixed(tuple(resident), sum(i.bytes.expected for i in resident), outside)
+
+
+def _outside(whole: _Job, rank: Rank) -> tuple[MemoryItem, ...]:
+    job, gpu = whole.settings, whole.workload.gpu
+    context = counters.context(gpu, eager=not job.libraries.at_least("torch", "2.1"))
+    items = [
+        item(
+            "device_context", context, "laws.runtime.device_context", "measured: laws.runtime", basis="measured",
+            counter="device", band=(context // 4, context // 2),
+        )
+    ]  # fmt: skip
+    if job.ranks * job.tensor_parallel_size * job.context_parallel_size * job.pipeline_parallel_size > 1:
+        items.append(
+            item(
+                "communication", counters.NCCL, "estimate.training.counters.NCCL", "NVIDIA/nccl issues 964, 864",
+                basis="calibrated", counter="device", band=(counters.NCCL // 2, counters.NCCL),
+            )
+        )  # fmt: skip
+    if rank.paged:
+        items.append(
+            item(
+                "optimizer_states", 0, "laws.optimizer.elementwise_states", "bitsandbytes optimizer.py (managed memory)",
+                detail="paged: moves to the host under pressure", basis="assumed", counter="device",
+                band=(0, rank.paged),
+            )
+        )  # fmt: skip
+    return tuple(items)
+
+
+def _phase(whole: _Job, moment: Moment, fixed: Fixed, band: Band) -> PhaseItems:
+    items = phase_items(moment, fixed, band, quantized=whole.settings.quantized)
+    allocated = fixed.resident_bytes + moment.total
+    items.append(_fragmentation(whole, moment, fixed, allocated))
+    return PhaseItems(moment.phase, (*items, *fixed.outside))  # type: ignore[arg-type]  # one of PhaseName
+
+
+def _fragmentation(whole: _Job, moment: Moment, fixed: Fixed, allocated: int) -> MemoryItem:
+    job, gpu = whole.settings, whole.workload.gpu
+    checkpointed = job.gradient_checkpointing != "none"
+    regime = counters.ratio(job, checkpointed=checkpointed, step_wins=moment.phase == "optimizer_step")
+    usable = None
+    if gpu is not None:
+        usable = gpu.memory_usable_bytes - sum(i.bytes.expected for i in fixed.outside)
+    low, expected, high = counters.fragmentation(
+        regime, allocated=allocated, resident=fixed.resident_bytes, usable=usable
+    )
+    return item(
+        "fragmentation", expected, "laws.reserved.transient_share", "measured: laws.reserved", detail=regime.why,
+        basis="calibrated", counter="reserved", band=(expected - low, high - expected),
+    )  # fmt: skip
+
+
+def _loading(holds: Held, fixed: Fixed) -> list[MemoryItem]:
+    """Weights as they arrive; more where the whole model passes through the GPU before it is cut."""
+    items = [i for i in fixed.resident if i.component in ("weights", "adapters", "reference_model")]
+    extra = holds.load - holds.weights
+    if extra > 0:
+        items.append(
+            item(
+                "unsharded_parameters",
+                extra,
+                "laws.training_sharding.summoned",
+                "torch summon_full_params",
+                detail="load",
+            )
+        )
+    return [*items, *fixed.outside]
+
+
+def _findings(workload: Workload) -> tuple[Finding, ...]:
+    if workload.profile_certain:
+        return ()
+    return (
+        Finding(
+            status="needs_confirmation",
+            reason="this version of the framework is newer or older than any whose defaults were read",
+            field="/training/framework_version",
+        ),
+    )

@@ -1,0 +1,58 @@
+"""
+How far measured peaks lie from ours, by regime: 95 % bands of allocated memory, as fractions of the total.
+
+Taken from the residuals of tests/measured/training.json and, for eager single-GPU runs, of tests/oracles/training_runs.json;
+wider than seen where few rows stand behind a regime.
+"""
+
+from typing import NamedTuple
+
+from tonnage.estimate.training.settings import FSDP, Settings
+
+
+class Band(NamedTuple):
+    """How much smaller and larger the truth may be. [fraction of the total]"""
+
+    below: float
+    above: float
+
+
+def allocated_band(settings: Settings, *, known: bool, generic: bool, routed: bool) -> Band:
+    """
+    Band of the allocated peak.
+
+    Args:
+        settings: The job.
+        known: The architecture is known, not only a count.
+        generic: It is read by generic laws.
+        routed: It has routed experts.
+
+    Returns:
+        The regime's band.
+    """
+    if not known:
+        return Band(0.5, 1.0)
+    band = _regime(settings)
+    if generic or routed:
+        band = Band(max(band.below, 0.15), max(band.above, 0.20))
+    if settings.objective not in ("sft", "pretrain"):
+        band = Band(max(band.below, 0.15), max(band.above, 0.20))
+    if settings.varying and settings.release.lengths in ("capped", "bucketed"):
+        band = Band(max(band.below, 0.12), band.above)
+    return band
+
+
+def _regime(job: Settings) -> Band:
+    offloaded = job.offload_parameters or job.offload_optimizer
+    rules = (
+        (job.release.code == "megatron", Band(0.12, 0.12)),
+        (job.sharding == "zero3", Band(0.07, 0.07)),
+        (job.sharding in FSDP and offloaded, Band(0.08, 0.18)),
+        (job.sharding in FSDP and job.release.code == "torchtitan", Band(0.06, 0.07)),
+        (job.sharding in FSDP, Band(0.08, 0.12)),
+        (job.sharding in ("zero1", "zero2", "ddp"), Band(0.08, 0.10)),
+        (offloaded or job.offload_activations, Band(0.10, 0.12)),
+        (job.compiled or job.release.code == "torchtune", Band(0.08, 0.10)),
+        (job.quantized, Band(0.06, 0.07)),
+    )
+    return next((band for holds, band in rules if holds), Band(0.04, 0.05))

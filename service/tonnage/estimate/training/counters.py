@@ -1,0 +1,104 @@
+"""From allocated tensors to the allocator's pool and to what nvidia-smi shows."""
+
+from typing import NamedTuple
+
+from tonnage.estimate.training.settings import FSDP, Settings
+from tonnage.laws import reserved as laws
+from tonnage.laws import runtime
+from tonnage.spec.facts import Gpu
+from tonnage.units import GiB, MiB
+
+DEFAULT_MULTIPROCESSORS = 108
+"""An A100's, where no GPU is stated. [unitless]"""
+
+
+class Ratio(NamedTuple):
+    """Reserved over allocated of a regime, with its spread. [percent]"""
+
+    expected: int
+    low: int
+    high: int
+    whole: bool
+    """Of everything that is allocated, not only of what comes and goes."""
+    why: str
+
+
+def ratio(settings: Settings, *, checkpointed: bool, step_wins: bool) -> Ratio:
+    """
+    The regime's ratio.
+
+    Source: TRAINING figures of `laws.reserved`; replays of tests/oracles/training_runs.json.
+    """
+    sharded = _sharded_ratio(settings)
+    if sharded is not None:
+        return sharded
+    if step_wins:
+        return Ratio(101, 100, 106, True, "the optimizer step is the peak: nothing is cut smaller")
+    if not settings.varying:
+        return _fixed(checkpointed)
+    return _varying(settings, checkpointed)
+
+
+def _sharded_ratio(settings: Settings) -> Ratio | None:
+    offloaded = settings.offload_parameters or settings.offload_optimizer
+    if settings.sharding == "zero3":
+        return Ratio(120, 105, 135, True, "ZeRO-3 gathers and frees parameters")
+    if settings.sharding in FSDP:
+        if offloaded and settings.release.fsdp == "fsdp1":
+            return Ratio(130, 110, 150, True, "FSDP1 with offload")
+        if offloaded or settings.ranks <= 2:
+            return Ratio(120, 103, 140, True, "units gathered on few ranks, or from the host")
+        measured = round(100 * settings.release.reserved_ratio) or 110
+        return Ratio(measured, max(100, measured - 5), measured + 8, True, "measured on this framework's sharded runs")
+    if settings.sharding == "distributed_optimizer":
+        return Ratio(108, 102, 125, True, "flat buffers stay, activations come and go")
+    return None
+
+
+def _fixed(checkpointed: bool) -> Ratio:
+    if checkpointed:
+        return Ratio(123, 104, 160, False, "fixed length, checkpointed")
+    return Ratio(115, 102, 145, False, "fixed length")
+
+
+def _varying(settings: Settings, checkpointed: bool) -> Ratio:
+    if settings.release.lengths == "bucketed":
+        return Ratio(115, 102, 145, False, "batches of similar length")
+    if settings.release.lengths == "longest_first":
+        return Ratio(125, 110, 165, False, "longest sample first")
+    if checkpointed:
+        return Ratio(330, 170, 450, False, "every new longest sample asks for blocks no cached one serves")
+    return Ratio(150, 120, 230, False, "lengths vary")
+
+
+def fragmentation(ratio_of: Ratio, *, allocated: int, resident: int, usable: int | None) -> tuple[int, int, int]:
+    """Reserved less allocated: low, expected, high. [bytes]"""
+    amounts = []
+    for percent in (ratio_of.low, ratio_of.expected, ratio_of.high):
+        if ratio_of.whole:
+            extra = laws.whole_share(allocated=allocated, ratio_percent=percent) + laws.CUBLAS_SEGMENT
+        else:
+            extra = laws.transient_share(transient=max(0, allocated - resident), ratio_percent=percent)
+        pool = allocated + extra
+        if usable is not None:
+            pool = laws.capped(reserved=pool, allocated=allocated, usable=usable)
+        amounts.append(pool - allocated)
+    return amounts[0], amounts[1], amounts[2]
+
+
+def context(gpu: Gpu | None, *, eager: bool) -> int:
+    """
+    Context of a training process with its kernels loaded; all of them at once before CUDA 11.7's lazy loading.
+
+    Source: 0.45 GiB on A100 lazy, 0.9 GiB eager, 0.62 GiB on H100: tests/measured/training.json (device rows).
+    """
+    multiprocessors = (gpu.multiprocessors if gpu is not None else None) or DEFAULT_MULTIPROCESSORS
+    bare = runtime.device_context(multiprocessors=multiprocessors)
+    return bare + (EAGER_KERNELS if eager else LAZY_KERNELS)
+
+
+EAGER_KERNELS = 600 * MiB
+LAZY_KERNELS = 130 * MiB
+
+NCCL = GiB
+"""Communicators of one process; measured 0.5 to 1.9 GiB. [bytes]"""

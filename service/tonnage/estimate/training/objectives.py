@@ -1,0 +1,53 @@
+"""What preference and reinforcement objectives add: longer batches, reference and reward models, their loss."""
+
+from typing import NamedTuple
+
+from tonnage.estimate.training.settings import ADAPTER_METHODS, Settings
+from tonnage.laws.loss import LogitBytes
+
+
+class Objective(NamedTuple):
+    """One objective's difference from plain supervised training."""
+
+    sequences: int = 1
+    """Sequences per example in one forward pass: chosen and rejected. [unitless]"""
+    frozen_models: int = 0
+    """Further copies of the base model without gradients: reference, reward. [unitless]"""
+    own_models: int = 0
+    """Those of them that remain with adapters, where the reference is the model without them. [unitless]"""
+    trained_models: int = 1
+    """Models with gradients and states: the policy, PPO's value model. [unitless]"""
+    loss: LogitBytes | None = None
+    """Bytes per logit where the objective has a loss of its own. [bytes]"""
+    reference_logits: int = 0
+    """Bytes per logit of passes without gradient that are held meanwhile. [bytes]"""
+    generates: bool = False
+    unknowns: tuple[str, ...] = ()
+
+
+def objective_of(job: Settings) -> Objective:
+    """
+    The objective's share.
+
+    Source:
+        huggingface/trl@f2cd57710 trl/trainer/{dpo,orpo,kto,reward,ppo,grpo}_trainer.py: chosen and rejected in one forward
+        pass; log-probabilities row by row without upcast (6 forward, 8 backward); the reference is the model with adapters
+        disabled where there are any; GRPO without reference by default (beta 0)
+    """
+    objective = _OBJECTIVES.get(job.objective, Objective())
+    if job.method in ADAPTER_METHODS:
+        return objective._replace(frozen_models=objective.own_models)
+    return objective
+
+
+_GENERATION = ("a colocated generation engine and its share of the card", "length of completions against prompts")
+_PREFERENCE: LogitBytes = (6, 4, 8, 2)
+_POLICY: LogitBytes = (4, 2, 8, 2)
+_OBJECTIVES = {
+    "dpo": Objective(2, 1, loss=_PREFERENCE),
+    "orpo": Objective(2, loss=_PREFERENCE),
+    "kto": Objective(1, 1, loss=_PREFERENCE, reference_logits=2),
+    "reward": Objective(2, loss=(0, 0, 0, 2)),
+    "ppo": Objective(1, 2, 1, trained_models=2, loss=_POLICY, generates=True, unknowns=_GENERATION),
+    "grpo": Objective(1, 0, loss=_POLICY, generates=True, unknowns=_GENERATION),
+}

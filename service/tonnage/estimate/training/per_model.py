@@ -1,0 +1,44 @@
+"""Results remembered for a model by its identity, and for everything else by value."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from tonnage.spec.model import Model
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def per_model(
+    maximum: int = 4096,
+) -> Callable[[Callable[Concatenate[Model, P], R]], Callable[Concatenate[Model, P], R]]:
+    """
+    Cache of a pure function whose first argument is a model.
+
+    The model is kept alive with the result, so that its identity cannot be reused; the other arguments are hashed. When
+    full, everything is forgotten.
+
+    Args:
+        maximum: Results kept. [unitless]
+
+    Returns:
+        Decorator.
+    """
+
+    def decorate(function: Callable[Concatenate[Model, P], R]) -> Callable[Concatenate[Model, P], R]:
+        results: dict[tuple[Any, ...], tuple[R, Model]] = {}
+
+        @wraps(function)
+        def cached(model: Model, /, *args: P.args, **kwargs: P.kwargs) -> R:
+            key = (id(model), args, tuple(kwargs.values()))
+            found = results.get(key)
+            if found is None:
+                if len(results) >= maximum:
+                    results.clear()
+                found = results[key] = (function(model, *args, **kwargs), model)
+            return found[0]
+
+        return cached
+
+    return decorate

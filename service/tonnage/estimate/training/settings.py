@@ -1,0 +1,301 @@
+"""A training card with every open field filled: by the framework's version, by the method, by what must hold together."""
+
+from typing import Any
+
+from msgspec import Struct
+
+from tonnage.errors import MissingFact
+from tonnage.estimate.training.libraries import Libraries
+from tonnage.estimate.training.targets import Adapted, adapted_linears, default_targets
+from tonnage.spec.card import Training
+from tonnage.spec.framework import Defaults, FrameworkRelease
+from tonnage.spec.report import Assumption
+from tonnage.spec.workload import Workload
+
+ADAPTER_METHODS = frozenset({"lora", "qlora", "dora", "rslora"})
+LIGHT_METHODS = frozenset({"ia3", "prompt-tuning", "prefix-tuning"})
+SHARDED = frozenset({"zero1", "zero2", "zero3", "fsdp", "fsdp_grad_op", "hsdp", "distributed_optimizer"})
+ZERO = frozenset({"zero1", "zero2", "zero3"})
+FSDP = frozenset({"fsdp", "fsdp_grad_op", "hsdp"})
+DTYPE_BYTES = {
+    "fp32": 4,
+    "float32": 4,
+    "tf32": 4,
+    "bf16": 2,
+    "bfloat16": 2,
+    "fp16": 2,
+    "float16": 2,
+    "half": 2,
+    "fp8": 2,
+}
+_PRECISION_ALIASES = {"fp8_e4m3": 2, "fp8_e5m2": 2}
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """One job, resolved."""
+
+    card: Training
+    release: FrameworkRelease
+    libraries: Any
+    method: str
+    objective: str
+    sharding: str
+    ranks: int
+    """Data-parallel ranks. [unitless]"""
+    shards: int
+    """Ranks that share states: data x context parallel. [unitless]"""
+    tensor_parallel_size: int
+    pipeline_parallel_size: int
+    context_parallel_size: int
+    expert_parallel_size: int
+    sequence_parallel: bool
+    micro_batch_size: int
+    sequence_length: int
+    varying: bool
+    packed: bool
+    gradient_accumulation_steps: int
+    gradient_checkpointing: str
+    attention: str
+    cross_entropy: str
+    compiled: bool
+    weight_bytes: int
+    """Width of trainable or plain weights as loaded. [bytes]"""
+    compute_bytes: int
+    autocast: bool
+    quantized: bool
+    """Linears of the base are stored in a quantized format."""
+    adapters: tuple[Adapted, ...]
+    rank: int
+    adapter_bytes: int
+    dropout: bool
+    saved_modules: frozenset[str]
+    gradient_bytes: int
+    """Width of trainable parameters' gradients. [bytes]"""
+    master: bool
+    """An fp32 copy of 16-bit trainable weights is kept."""
+    implementation: str
+    in_backward: bool
+    offload_parameters: bool
+    offload_optimizer: bool
+    offload_activations: bool
+    assumptions: tuple[Assumption, ...]
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of a micro-batch on one GPU. [tokens]"""
+        return -(-self.micro_batch_size * self.sequence_length // self.context_parallel_size)
+
+    @property
+    def trains_base(self) -> bool:
+        """Whether the base model itself trains."""
+        return self.method not in ADAPTER_METHODS and self.method not in LIGHT_METHODS
+
+
+class _Reader:
+    """Reads a field of the card, or takes the framework's default and notes it."""
+
+    def __init__(self, card: Training, defaults: Defaults, framework: str) -> None:
+        self.card = card
+        self.defaults = defaults
+        self.why = f"default of {framework}"
+        self.assumptions: list[Assumption] = []
+
+    def __call__(self, name: str) -> Any:
+        stated = getattr(self.card, name)
+        if stated is not None:
+            return stated
+        return self.assume(name, getattr(self.defaults, name), self.why)
+
+    def assume(self, name: str, value: Any, why: str) -> Any:
+        """Note a value the card left open."""
+        self.assumptions.append(Assumption(f"training.{name}", value, why))
+        return value
+
+
+def settings(workload: Workload) -> Settings:
+    """
+    The job of a workload with every open field filled.
+
+    Args:
+        workload: Resolved card with a training part.
+
+    Returns:
+        Settings, and the assumptions made for them.
+
+    Raises:
+        MissingFact: The card has no training part or the framework no profile.
+    """
+    card, release = workload.training, workload.profile
+    if card is None or not isinstance(release, FrameworkRelease):
+        raise MissingFact("no profile of the training framework", pointer="/training/framework")
+    read = _Reader(card, release.defaults, card.framework)
+    libraries = Libraries(card.library_versions, release.libraries)
+    placement = workload.placement
+    quantized = workload.weight_format.kind != "plain"
+    method = "qlora" if card.method == "lora" and quantized else card.method
+    sharding = _sharding(card, read, placement.data_parallel_size * placement.context_parallel_size)
+    weight = _weight_bytes(workload, card, release)
+    compute = _compute_bytes(card, release, weight, quantized)
+    adapters, rank, dropout = _adapters(workload, card, read, release, libraries)
+    autocast = _autocast(card, release, sharding, weight=weight, compute=compute, quantized=quantized)
+    adapter = _adapter_bytes(card, release, libraries, sharding, weight=weight, quantized=quantized)
+    trains_base = method not in ADAPTER_METHODS and method not in LIGHT_METHODS
+    return Settings(
+        card=card,
+        release=release,
+        libraries=libraries,
+        method=method,
+        objective=card.objective,
+        sharding=sharding,
+        ranks=placement.data_parallel_size,
+        shards=placement.data_parallel_size * placement.context_parallel_size,
+        tensor_parallel_size=placement.tensor_parallel_size,
+        pipeline_parallel_size=placement.pipeline_parallel_size,
+        context_parallel_size=placement.context_parallel_size,
+        expert_parallel_size=placement.expert_parallel_size,
+        sequence_parallel=card.sequence_parallel
+        if card.sequence_parallel is not None
+        else placement.tensor_parallel_size > 1,
+        micro_batch_size=read("micro_batch_size"),
+        sequence_length=read("sequence_length"),
+        varying=read("sequence_lengths") == "varying" and not card.packed,
+        packed=bool(read("packed")),
+        gradient_accumulation_steps=card.gradient_accumulation_steps or release.defaults.gradient_accumulation_steps,
+        gradient_checkpointing=read("gradient_checkpointing"),
+        attention=read("attn_implementation"),
+        cross_entropy=read("cross_entropy"),
+        compiled=bool(card.compile if card.compile is not None else release.defaults.compile),
+        weight_bytes=weight,
+        compute_bytes=compute,
+        autocast=autocast,
+        quantized=quantized,
+        adapters=adapters,
+        rank=rank,
+        adapter_bytes=adapter,
+        dropout=dropout,
+        saved_modules=_saved_modules(card),
+        gradient_bytes=_gradient_bytes(card, weight, trains_base, adapter, sharding),
+        master=_master(card, sharding, weight if trains_base else adapter, compute),
+        implementation=card.optimizer_implementation or release.defaults.optimizer_implementation,
+        in_backward=bool(card.optimizer_in_backward),
+        offload_parameters=card.offload.parameters,
+        offload_optimizer=card.offload.optimizer,
+        offload_activations=card.offload.activations,
+        assumptions=tuple(read.assumptions),
+    )
+
+
+def _sharding(card: Training, read: _Reader, ranks: int) -> str:
+    if card.sharding is not None:
+        if card.sharding in SHARDED and ranks == 1 and card.sharding not in ("zero1", "zero2", "zero3"):
+            return "none"
+        return card.sharding if ranks > 1 or card.sharding in ZERO else "none"
+    if ranks == 1:
+        return "none"
+    return str(read.assume("sharding", read.defaults.sharding, read.why))
+
+
+def _width(name: str | None) -> int | None:
+    if name is None:
+        return None
+    return DTYPE_BYTES.get(name, _PRECISION_ALIASES.get(name, 2))
+
+
+def _weight_bytes(workload: Workload, card: Training, release: FrameworkRelease) -> int:
+    stated = _width(card.weight_dtype)
+    if stated is not None:
+        return stated
+    form = workload.weight_format
+    if form.kind == "plain":
+        return form.block_bytes
+    return _width(release.defaults.weight_dtype) or 2
+
+
+def _compute_bytes(card: Training, release: FrameworkRelease, weight: int, quantized: bool) -> int:
+    stated = _width(card.compute_dtype)
+    if stated is not None:
+        return stated
+    return _width(release.defaults.compute_dtype) or (2 if quantized else weight)
+
+
+def _autocast(
+    card: Training, release: FrameworkRelease, sharding: str, *, weight: int, compute: int, quantized: bool
+) -> bool:
+    """Whether forward runs under torch.autocast: a 16-bit engine of DeepSpeed or FSDP's mixed precision replaces it."""
+    if compute >= 4 or (
+        release.mixed_precision == "never" and not (weight > compute and release.code == "transformers")
+    ):
+        return False
+    if sharding in ZERO or (sharding in FSDP and release.code != "transformers"):
+        return False
+    if release.mixed_precision == "autocast":
+        return True
+    return weight > compute or (quantized and card.compute_dtype is not None)
+
+
+def _adapter_bytes(
+    card: Training, release: FrameworkRelease, libraries: Libraries, sharding: str, *, weight: int, quantized: bool
+) -> int:
+    stated = _width(card.lora.dtype) if card.lora is not None else None
+    if stated is not None:
+        return stated
+    if sharding in ZERO or (sharding in FSDP and release.code == "transformers"):
+        return 2
+    if release.adapter_dtype == "fp32":
+        return 4
+    if release.adapter_dtype == "base":
+        return weight
+    if libraries.adapters_follow == "fp32" or quantized:
+        return 4
+    return weight
+
+
+def _adapters(
+    workload: Workload, card: Training, read: _Reader, release: FrameworkRelease, libraries: Libraries
+) -> tuple[tuple[Adapted, ...], int, bool]:
+    if card.method not in ADAPTER_METHODS and card.method not in LIGHT_METHODS:
+        return (), 0, False
+    lora, defaults, model = card.lora, release.defaults, workload.model
+    targets = tuple(lora.target_modules) if lora is not None and lora.target_modules is not None else None
+    if targets is None:
+        targets = defaults.lora_target_modules or default_targets(model)
+        read.assume("lora.target_modules", list(targets), read.why)
+    rank = lora.rank if lora is not None else read.assume("lora.rank", defaults.lora_rank, read.why)
+    dropout = lora.dropout if lora is not None else None
+    if dropout is None and card.method in ADAPTER_METHODS:
+        dropout = read.assume("lora.dropout", defaults.lora_dropout, read.why)
+    linears = adapted_linears(model, targets, libraries.experts_are_linears)
+    if not linears and model.known and card.method in ADAPTER_METHODS:
+        linears = adapted_linears(model, default_targets(model), libraries.experts_are_linears)
+        read.assume(
+            "lora.target_modules", list(default_targets(model)), "none of the stated names is a linear of this model"
+        )
+    return linears, rank, bool(dropout)
+
+
+def _saved_modules(card: Training) -> frozenset[str]:
+    names = card.lora.modules_to_save if card.lora is not None else None
+    if not names:
+        return frozenset()
+    roles = {"lm_head": "head", "output": "head", "embed_out": "head", "score": "score"}
+    return frozenset(
+        roles.get(name.rpartition(".")[2], "embed" if "emb" in name or name.endswith("wte") else name) for name in names
+    )
+
+
+def _gradient_bytes(card: Training, weight: int, trains_base: bool, adapter: int, sharding: str) -> int:
+    width = weight if trains_base else adapter
+    stated = _width(card.gradient_dtype)
+    if stated is None or not trains_base or sharding in ZERO:
+        return width
+    return max(stated, width) if sharding == "distributed_optimizer" or stated > width else width
+
+
+def _master(card: Training, sharding: str, width: int, compute: int) -> bool:
+    if width >= 4:
+        return False
+    if sharding in ZERO or sharding == "distributed_optimizer":
+        return True
+    if card.master_weights is not None:
+        return card.master_weights and compute < 4
+    return card.framework in ("deepspeed", "megatron")

@@ -1,0 +1,197 @@
+"""What one data-parallel rank holds and gathers under each kind of sharding."""
+
+from typing import NamedTuple
+
+from tonnage.estimate.training.settings import FSDP, Settings
+from tonnage.laws import gradients
+from tonnage.laws import training_sharding as laws
+
+
+class Sizes(NamedTuple):
+    """The model part of one pipeline stage and tensor-parallel rank, before data parallelism cuts it. [bytes]"""
+
+    weights: int
+    """All weights, adapters and saved modules aside."""
+    adapters: int
+    master: int
+    states: int
+    gradients: int
+    trainable: int
+    """Trainable parameters. [unitless]"""
+    block_gathered: int
+    """Largest layer in the compute dtype, as gathered. [bytes]"""
+    block_trainable: int
+    """Trainable parameters of the largest layer. [unitless]"""
+    vocabulary: int
+    """Elements of embedding or head on the rank. [elements]"""
+    hidden_size: int
+
+
+class Held(NamedTuple):
+    """What a rank holds beside activations. [bytes]"""
+
+    weights: int
+    adapters: int
+    master: int
+    states: int
+    gradients_before: int
+    """Gradients that are there when backward begins."""
+    gradients_done: float
+    """Part of a finished layer's gradients that stays. [fraction]"""
+    buckets: int
+    """Buffers of reduction and prefetch."""
+    live_forward: int
+    """Gathered parameters while a layer runs forward."""
+    live_tail: int
+    """Gathered parameters at head and loss."""
+    live_backward: int
+    """Gathered parameters, unsharded gradients and their reduction while a layer runs backward."""
+    step: int
+    """Temporaries of the optimizer step that sharding adds."""
+    gradients_after: int
+    """Gradients when the step begins."""
+    permanent: int = 0
+    """Buffers that stay between steps."""
+    load: int = 0
+    """Most that loading holds, where more than the resident weights."""
+
+
+def held(settings: Settings, sizes: Sizes) -> Held:
+    """What a rank holds under the settings' sharding."""
+    kind = settings.sharding
+    if kind in ("zero1", "zero2"):
+        return _zero12(settings, sizes)
+    if kind == "zero3":
+        return _zero3(settings, sizes)
+    if kind in FSDP:
+        return _fsdp(settings, sizes)
+    if kind == "distributed_optimizer":
+        return _distributed_optimizer(settings, sizes)
+    return _replicated(settings, sizes)
+
+
+def _replicated(settings: Settings, sizes: Sizes) -> Held:
+    buckets = gradients.ddp_buckets(gradient_bytes=sizes.gradients) if settings.sharding == "ddp" else 0
+    before = sizes.gradients if settings.gradient_accumulation_steps > 1 else 0
+    return Held(
+        weights=0 if settings.offload_parameters else sizes.weights,
+        adapters=sizes.adapters,
+        master=0 if settings.offload_optimizer else sizes.master,
+        states=0 if settings.offload_optimizer else sizes.states,
+        gradients_before=0 if settings.in_backward else before,
+        gradients_done=0.0 if settings.in_backward else 1.0,
+        buckets=buckets,
+        live_forward=0,
+        live_tail=0,
+        live_backward=0,
+        step=0,
+        gradients_after=0 if settings.in_backward else sizes.gradients,
+    )
+
+
+def _zero12(settings: Settings, sizes: Sizes) -> Held:
+    ranks, on_gpu = settings.shards, not settings.offload_optimizer
+    accumulates = settings.gradient_accumulation_steps > 1
+    two = settings.sharding == "zero2"
+    share = 1 / ranks if two else 1.0
+    kept = laws.shard(amount=sizes.gradients, ranks=ranks) if two else sizes.gradients
+    step = (laws.zero2_step if two else laws.zero1_step)(trainable=sizes.trainable, ranks=ranks)
+    return Held(
+        weights=sizes.weights,
+        adapters=sizes.adapters,
+        master=laws.shard(amount=sizes.master, ranks=ranks) if on_gpu else 0,
+        states=laws.shard(amount=sizes.states, ranks=ranks) if on_gpu else 0,
+        gradients_before=kept if accumulates and on_gpu else 0,
+        gradients_done=share if on_gpu or not two else 0.0,
+        buckets=laws.zero_buckets(trainable=sizes.trainable),
+        live_forward=0,
+        live_tail=0,
+        live_backward=0,
+        step=max(0, step - kept) if on_gpu else 0,
+        gradients_after=kept if on_gpu else 0,
+    )
+
+
+def _zero3(settings: Settings, sizes: Sizes) -> Held:
+    ranks = settings.shards
+    weights = 0 if settings.offload_parameters else laws.shard(amount=sizes.weights + sizes.adapters, ranks=ranks)
+    on_gpu = not (settings.offload_optimizer or settings.offload_parameters)
+    prefetch = laws.zero3_prefetch(hidden_size=sizes.hidden_size, automatic=True)
+    head = 2 * sizes.vocabulary
+    small_head = sizes.vocabulary < laws.ZERO_SUB_GROUP
+    return Held(
+        weights=weights,
+        adapters=0,
+        master=laws.shard(amount=sizes.master, ranks=ranks) if on_gpu else 0,
+        states=laws.shard(amount=sizes.states, ranks=ranks) if on_gpu else 0,
+        gradients_before=0,
+        gradients_done=0.0,
+        buckets=prefetch,
+        live_forward=2 * sizes.block_gathered,
+        live_tail=head + (2 * sizes.block_gathered if small_head else 0),
+        live_backward=2 * sizes.block_gathered,
+        step=laws.zero3_step(trainable=sizes.trainable, ranks=ranks) if on_gpu else 0,
+        gradients_after=0,
+        permanent=(2 * laws.shard(amount=sizes.trainable, ranks=ranks) if on_gpu else 0)
+        + laws.zero3_reduce_bucket(hidden_size=sizes.hidden_size, automatic=True),
+    )
+
+
+def _fsdp(settings: Settings, sizes: Sizes) -> Held:
+    ranks, flat = settings.shards, settings.release.fsdp == "fsdp1_flat"
+    shards = ranks
+    whole = sizes.weights + sizes.adapters
+    on_gpu = not settings.offload_parameters
+    keeps_whole = settings.sharding == "fsdp_grad_op"
+    unit, root = sizes.block_gathered, 2 * sizes.vocabulary
+    reduced = _reduction(settings, sizes, flat)
+    resharded = settings.release.embedding_resharded
+    tail = (root if resharded else 2 * root) if not keeps_whole else whole
+    gradients_shard = laws.shard(amount=sizes.gradients, ranks=shards)
+    return Held(
+        weights=laws.shard(amount=sizes.weights, ranks=shards) if on_gpu else 0,
+        adapters=laws.shard(amount=sizes.adapters, ranks=shards) if on_gpu else 0,
+        master=laws.shard(amount=sizes.master, ranks=shards) if on_gpu else 0,
+        states=laws.shard(amount=sizes.states, ranks=shards) if on_gpu and not settings.offload_optimizer else 0,
+        gradients_before=gradients_shard if settings.gradient_accumulation_steps > 1 and on_gpu else 0,
+        gradients_done=1 / shards if on_gpu else 0.0,
+        buckets=0,
+        live_forward=whole if keeps_whole else 2 * unit + (0 if resharded else root),
+        live_tail=tail + (0 if keeps_whole else unit),
+        live_backward=(whole if keeps_whole else 2 * unit) + reduced + root,
+        step=0,
+        gradients_after=gradients_shard if on_gpu else 0,
+        load=laws.summoned(parameters=whole // 2, element_bytes=2, ranks=shards) if flat else 0,
+    )
+
+
+def _reduction(settings: Settings, sizes: Sizes, flat: bool) -> int:
+    """Gradients of a unit on their way into shards; in one flat unit frozen weights get them too."""
+    if flat:
+        return 2 * sizes.block_gathered
+    return (
+        laws.reduced_unit(
+            parameters=sizes.block_trainable,
+            gradient_bytes=settings.compute_bytes,
+            reduce_bytes=4 if settings.weight_bytes == 4 else settings.compute_bytes,
+        )
+        - sizes.block_trainable * settings.compute_bytes
+    )
+
+
+def _distributed_optimizer(settings: Settings, sizes: Sizes) -> Held:
+    states = laws.distributed_optimizer_states(parameters=sizes.trainable, ranks=settings.shards)
+    return Held(
+        weights=sizes.weights,
+        adapters=sizes.adapters,
+        master=states // 3,
+        states=states - states // 3,
+        gradients_before=sizes.gradients,
+        gradients_done=0.0,
+        buckets=0,
+        live_forward=0,
+        live_tail=0,
+        live_backward=0,
+        step=0,
+        gradients_after=sizes.gradients,
+    )

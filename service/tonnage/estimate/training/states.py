@@ -1,0 +1,280 @@
+"""What stays between steps: weights, adapters, gradients' size, master weights, optimizer states."""
+
+from collections.abc import Callable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from tonnage.estimate.identity_cache import remembered
+from tonnage.estimate.quantization import stored_tensors
+from tonnage.estimate.training.per_model import per_model
+from tonnage.estimate.training.settings import Settings
+from tonnage.estimate.training.targets import Adapted
+from tonnage.estimate.weights import StageWeights, WeightRules, stage_weights
+from tonnage.laws import adapters as adapter_laws
+from tonnage.laws import optimizer as optimizer_laws
+from tonnage.laws.optimizer import Shape
+from tonnage.spec.facts import Optimizer, WeightFormat
+from tonnage.spec.model import Model
+from tonnage.spec.workload import Workload
+
+_RULES = WeightRules(allocation_multiple=512)
+_UNTIED_RULES = WeightRules(allocation_multiple=512, tied_head_stored=True)
+_MEGATRON_RULES = WeightRules(allocation_multiple=512, vocabulary_multiple=128, layer_surplus="refuse")
+
+
+class Trainable(Struct, frozen=True):
+    """Trainable tensors of one width: matrices inside layers, and the rest (embedding, head, norms, biases)."""
+
+    shapes: tuple[Shape, ...]
+    rest: tuple[Shape, ...]
+    element_bytes: int
+
+    @property
+    def parameters(self) -> int:
+        """[unitless]"""
+        return sum(r * c * n for r, c, n in (*self.shapes, *self.rest))
+
+    @property
+    def largest(self) -> int:
+        """Elements of the largest tensor. [elements]"""
+        return max((r * c for r, c, _ in (*self.shapes, *self.rest)), default=0)
+
+
+def base_weights(workload: Workload, settings: Settings) -> tuple[StageWeights, ...]:
+    """Weights of the base model on the first rank of every stage, as this framework loads them."""
+    form, dtype = loaded_format(workload, settings)
+    return stage_weights(
+        workload.model,
+        form,
+        workload.formats,
+        tensor_parallel_size=settings.tensor_parallel_size,
+        pipeline_parallel_size=settings.pipeline_parallel_size,
+        expert_parallel_size=settings.expert_parallel_size,
+        rules=_rules(settings),
+        dtype=dtype,
+    )
+
+
+def _rules(settings: Settings) -> WeightRules:
+    if settings.release.unties_head:
+        return _UNTIED_RULES
+    return _MEGATRON_RULES if settings.release.code == "megatron" else _RULES
+
+
+def loaded_format(workload: Workload, settings: Settings) -> tuple[WeightFormat, str]:
+    """Format of the linears in memory and dtype of what stays plain."""
+    form, release = workload.weight_format, settings.release
+    if form.kind == "plain":
+        return _plain(workload, settings.weight_bytes), "fp32" if settings.weight_bytes == 4 else "bf16"
+    if form.family == "bitsandbytes" and form.block_elements == 2:
+        if release.double_quantized and form.nested_block is None:
+            form = workload.formats.get("bnb-nf4-dq", form)
+        if release.code == "litgpt":
+            form = _with_head(form)
+    return form, "fp32" if upcasts(settings, form) else "bf16"
+
+
+def _plain(workload: Workload, width: int) -> WeightFormat:
+    form = workload.weight_format
+    if form.block_bytes == width:
+        return form
+    return workload.formats.get("fp32" if width == 4 else "bf16", form)
+
+
+@remembered()
+def _with_head(form: WeightFormat) -> WeightFormat:
+    """The format where the head is quantized like every other linear."""
+    return replace(form, quantizes_lm_head=True)
+
+
+def upcasts(settings: Settings, form: WeightFormat) -> bool:
+    """Whether norms, embedding and head were turned to fp32 before training on a quantized base."""
+    kbit = form.family == "bitsandbytes" and settings.sharding in ("none", "ddp")
+    return kbit and settings.release.four_bit_upcast
+
+
+def is_four_bit(form: WeightFormat) -> bool:
+    """Whether linears are dequantized to 16 bit on use."""
+    return form.kind != "plain"
+
+
+# ---- what trains ----
+
+
+class What(Struct, frozen=True, kw_only=True):
+    """What trains, as far as shapes depend on it."""
+
+    whole: bool
+    """The base model trains."""
+    adapters: tuple[Adapted, ...]
+    method: str
+    """Decides what an adapter consists of."""
+    rank: int
+    """Rank of low-rank pairs, virtual tokens of prompts. [unitless]"""
+    saved: frozenset[str]
+    """Roles outside layers that train in full beside adapters."""
+    base_bytes: int
+    adapter_bytes: int
+    unties: bool
+    """A tied head is a tensor of its own."""
+
+
+@per_model()
+def trainable(model: Model, what: What) -> tuple[Trainable, ...]:
+    """
+    Trainable tensors by width.
+
+    Args:
+        model: Architecture.
+        what: What trains.
+
+    Returns:
+        Groups of one width each.
+    """
+    if what.whole:
+        return (_whole_model(model, what.base_bytes, what.unties),)
+    adapters = Trainable(tuple(_adapter_shapes(model, what.adapters, what.method, what.rank)), (), what.adapter_bytes)
+    rest = tuple((model.vocab_size, model.hidden_size, 1) for role in ("embed", "head") if role in what.saved)
+    return (adapters, Trainable((), rest, what.base_bytes)) if rest else (adapters,)
+
+
+def _whole_model(model: Model, width: int, unties: bool) -> Trainable:
+    if not model.known:
+        count = model.trainable_parameters or model.parameters_total
+        return Trainable(((count, 1, 1),), (), width)
+    inside: dict[Shape, int] = {}
+    outside: dict[Shape, int] = {}
+    for stored in stored_tensors(model, _AS_IS, None, "bf16"):
+        tensor = stored.tensor
+        if not tensor.parameter:
+            continue
+        shape = (tensor.out_features, tensor.in_features, 0)
+        into = inside if stored.place == "layers" and tensor.in_features > 1 else outside
+        into[shape] = into.get(shape, 0) + stored.copies * tensor.experts
+    if unties and model.tie_word_embeddings:
+        outside[model.vocab_size, model.hidden_size, 0] = 2
+    return Trainable(_counted(inside), _counted(outside), width)
+
+
+_AS_IS = WeightFormat(id="bf16", family="plain", kind="plain", block_bytes=2, source="definition")
+
+
+def _counted(shapes: dict[Shape, int]) -> tuple[Shape, ...]:
+    return tuple((rows, columns, count) for (rows, columns, _), count in shapes.items())
+
+
+def _adapter_shapes(model: Model, adapters: tuple[Adapted, ...], kind: str, rank: int) -> list[Shape]:
+    if kind == "prompt-tuning":
+        return [(rank, model.hidden_size, 1)]
+    if kind == "prefix-tuning":
+        widths = [g.layer.attention for g in model.layers if g.layer.attention is not None]
+        width = widths[0].num_key_value_heads * widths[0].head_dim if widths else model.hidden_size
+        return [(rank, 2 * width, model.num_hidden_layers)]
+    shapes: list[Shape] = []
+    for a in adapters:
+        if kind == "ia3":
+            shapes.append((a.in_features if a.role == "down" else a.out_features, 1, a.copies))
+            continue
+        shapes += [(rank, a.in_features, a.copies), (a.out_features, rank, a.copies)]
+        if kind == "dora":
+            shapes.append((a.out_features, 1, a.copies))
+    return shapes
+
+
+def adapter_parameters(adapters: tuple[Adapted, ...], kind: str, rank: int) -> int:
+    """Parameters of low-rank adapters by their law. [unitless]"""
+    law = adapter_laws.dora if kind == "dora" else adapter_laws.lora
+    return sum(
+        law(in_features=a.in_features, out_features=a.out_features, rank=rank, copies=a.copies) for a in adapters
+    )
+
+
+# ---- optimizer ----
+
+_GALORE_RANK = 128
+"""Rank of GaLore's published runs and of the Trainer's default: arXiv:2403.03507, transformers optim_args."""
+
+
+def state_bytes(optimizer: Optimizer, group: Trainable, settings: Settings) -> int:
+    """States of one group of trainable tensors, unsharded. [bytes]"""
+    width = state_width(optimizer, group, settings)
+    return _states(optimizer, group, width, settings.release.fp32_embedding_states, settings.libraries.eight_bit_block)
+
+
+def state_width(optimizer: Optimizer, group: Trainable, settings: Settings) -> float:
+    """Width of a state: the optimizer's own, that of the master copy, or the parameter's. [bytes]"""
+    if optimizer.state_bytes is not None:
+        return optimizer.state_bytes
+    return 4 if settings.master else group.element_bytes
+
+
+@remembered()
+def _states(optimizer: Optimizer, group: Trainable, width: float, fp32_embeddings: bool, block: int) -> int:
+    return _LAWS[optimizer.law](optimizer, group, width, fp32_embeddings, block)
+
+
+def _elementwise(optimizer: Optimizer, group: Trainable, width: float, *_: object) -> int:
+    return optimizer_laws.elementwise_states(
+        shapes=group.shapes, rest=group.rest, states=optimizer.states, state_bytes=int(width)
+    )
+
+
+def _blockwise(optimizer: Optimizer, group: Trainable, width: float, fp32_embeddings: bool, block: int) -> int:
+    shapes, rest = group.shapes, group.rest
+    if fp32_embeddings:
+        large = tuple(s for s in rest if s[1] > 1)
+        small = tuple(s for s in rest if s[1] == 1)
+        shapes, rest = (*shapes, *small), large
+    else:
+        shapes, rest = (*shapes, *rest), ()
+    return optimizer_laws.blockwise_states(
+        shapes=shapes,
+        rest=rest,
+        states=optimizer.states,
+        state_bytes=width,
+        block_size=block if optimizer.block_size == 256 else optimizer.block_size or 256,
+        minimum_elements=optimizer.minimum_elements,
+    )
+
+
+def _factored(optimizer: Optimizer, group: Trainable, width: float, *_: object) -> int:
+    return optimizer_laws.factored_states(
+        shapes=group.shapes,
+        rest=group.rest,
+        states=optimizer.states,
+        state_bytes=int(width),
+        factored_moments=optimizer.arguments.get("factored_moments", 1),
+    )
+
+
+def _none(_: Optimizer, group: Trainable, *__: object) -> int:
+    return optimizer_laws.no_states(shapes=group.shapes, rest=group.rest)
+
+
+def _muon(optimizer: Optimizer, group: Trainable, width: float, *_: object) -> int:
+    return optimizer_laws.momentum_and_adamw_states(
+        shapes=group.shapes, rest=group.rest, states=optimizer.states, state_bytes=int(width)
+    )
+
+
+def _low_rank(optimizer: Optimizer, group: Trainable, width: float, *_: object) -> int:
+    return optimizer_laws.low_rank_states(
+        shapes=tuple(s for s in group.shapes if s[1] > 1),
+        rest=(*group.rest, *(s for s in group.shapes if s[1] == 1)),
+        rank=optimizer.arguments.get("rank", _GALORE_RANK),
+        states=max(optimizer.states, 0),
+        state_bytes=width,
+        projector_bytes=optimizer.arguments.get("projector_bytes", group.element_bytes),
+        rest_state_bytes=width,
+    )
+
+
+_LAWS: dict[str, Callable[..., int]] = {
+    "elementwise_states": _elementwise,
+    "blockwise_states": _blockwise,
+    "factored_states": _factored,
+    "no_states": _none,
+    "momentum_and_adamw_states": _muon,
+    "low_rank_states": _low_rank,
+}

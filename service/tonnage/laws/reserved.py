@@ -1,0 +1,67 @@
+"""
+How much more the caching allocator holds than the tensors in it.
+
+Reserved memory is what is resident, and a multiple of what comes and goes: segments that were cut for one size serve no
+larger one and are never merged. The multiples come from replays of recorded allocations through a model of the allocator
+(tests/oracles/caching_allocator.py) and were then checked against measured runs.
+"""
+
+from tonnage.units import MiB
+
+CUBLAS_SEGMENT = 20 * MiB
+"""A cuBLAS workspace of 8.5 MB takes a segment of its own. [bytes]"""
+
+
+def transient_share(*, transient: int, ratio_percent: int) -> int:
+    """
+    What the allocator holds beyond the tensors, when resident memory does not move.
+
+    Args:
+        transient: Allocated peak less what is resident between steps. [bytes]
+        ratio_percent: Reserved over allocated of what comes and goes. [percent]
+
+    Returns:
+        Reserved less allocated. [bytes]
+
+    Source:
+        pytorch/pytorch@v2.8.0 c10/cuda/CUDACachingAllocator.cpp; ratios: tests/oracles/training_runs.json, measured:
+        tests/measured/training.json#swift-qwen-7b-lora-2048
+    """
+    return transient * (ratio_percent - 100) // 100 + CUBLAS_SEGMENT
+
+
+def whole_share(*, allocated: int, ratio_percent: int) -> int:
+    """
+    The same where shards are gathered and freed all the time: a part of everything.
+
+    Args:
+        allocated: Allocated peak. [bytes]
+        ratio_percent: Reserved over allocated. [percent]
+
+    Returns:
+        Reserved less allocated. [bytes]
+
+    Source:
+        measured: tests/measured/training.json#titan-8b-8h100-0 (1.06), #tt-l31-70b-lora-8a100 (1.08), two GPUs or offload
+        1.2, FSDP1 with offload 1.3, ZeRO-3 1.2
+    """
+    return allocated * (ratio_percent - 100) // 100
+
+
+def capped(*, reserved: int, allocated: int, usable: int) -> int:
+    """
+    Pressure: a failing request empties the cache, so that the pool stays within the card.
+
+    Args:
+        reserved: Pool without pressure. [bytes]
+        allocated: Tensors in it. [bytes]
+        usable: What the card leaves to the allocator. [bytes]
+
+    Returns:
+        Pool, never less than its tensors. [bytes]
+
+    Source:
+        pytorch/pytorch@v2.8.0 c10/cuda/CUDACachingAllocator.cpp (release_cached_blocks before it gives up); measured:
+        tests/measured/training.json#swift-yi-34b-lora-4096
+    """
+    return max(allocated, min(reserved, usable))

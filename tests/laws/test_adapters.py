@@ -1,0 +1,25 @@
+"""Trainable parameters of adapters, against counts that frameworks print."""
+
+from tonnage.laws import adapters
+
+
+def test_llama_2_7b_with_rank_8_on_queries_and_values_trains_4194304():
+    per_module = adapters.lora(in_features=4096, out_features=4096, rank=8, copies=32)
+
+    assert 4_194_304 == 2 * per_module
+
+
+def test_dora_adds_one_magnitude_per_output():
+    plain = adapters.lora(in_features=100, out_features=200, rank=4)
+
+    assert plain + 200 == adapters.dora(in_features=100, out_features=200, rank=4)
+
+
+def test_ia3_prompt_and_prefix_count_vectors():
+    assert 3 * 1024 == adapters.ia3(scaled=1024, copies=3)
+    assert 20 * 4096 == adapters.prompt(virtual_tokens=20, hidden_size=4096)
+    assert 20 * 32 * 2 * 1024 == adapters.prefix(virtual_tokens=20, num_hidden_layers=32, key_value_width=1024)
+
+
+def test_rank_zero_trains_nothing():
+    assert 0 == adapters.lora(in_features=4096, out_features=4096, rank=0)

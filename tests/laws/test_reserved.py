@@ -1,0 +1,23 @@
+"""From allocated to reserved, and gradients beside buckets."""
+
+from tonnage.laws import gradients, reserved
+
+
+def test_only_what_comes_and_goes_is_multiplied():
+    assert 230 + reserved.CUBLAS_SEGMENT == reserved.transient_share(transient=100, ratio_percent=330)
+    assert reserved.CUBLAS_SEGMENT == reserved.transient_share(transient=0, ratio_percent=330)
+
+
+def test_sharded_runs_take_a_part_of_everything():
+    assert 6 == reserved.whole_share(allocated=100, ratio_percent=106)
+
+
+def test_pressure_bounds_the_pool_but_not_below_its_tensors():
+    assert 80 == reserved.capped(reserved=100, allocated=50, usable=80)
+    assert 90 == reserved.capped(reserved=100, allocated=90, usable=80)
+
+
+def test_ddp_keeps_a_second_copy_unless_gradients_are_views():
+    assert 400 == gradients.accumulated(parameters=100, element_bytes=4)
+    assert 400 == gradients.ddp_buckets(gradient_bytes=400)
+    assert 0 == gradients.ddp_buckets(gradient_bytes=400, view=True)

@@ -1,0 +1,52 @@
+"""Kept bytes per token of fused layers, in the units the sources use."""
+
+from tonnage.laws import activations
+
+SEVEN = {
+    "hidden_size": 4096,
+    "query_width": 4096,
+    "key_value_width": 4096,
+    "intermediate_size": 11008,
+    "num_attention_heads": 32,
+}
+
+
+def test_llama_2_7b_keeps_45_hidden_sizes_as_litgpt_measured():
+    assert 45.5 == round(activations.eager_llama_layer(**SEVEN) / 4096, 1)
+
+
+def test_compiling_drops_half_of_the_norms_and_a_quarter_of_the_mlp():
+    saved = activations.eager_llama_layer(**SEVEN) - activations.compiled_layer(**SEVEN)
+
+    assert 8 * 4096 + 2 * 11008 == saved
+    assert activations.compiled_layer(**SEVEN, gated=False) < activations.compiled_layer(**SEVEN)
+
+
+def test_selective_checkpointing_keeps_less_than_half():
+    first = activations.selective_operators_layer(**SEVEN, every_second=True)
+    later = activations.selective_operators_layer(**SEVEN, every_second=False)
+
+    assert 2 * 4096 == first - later
+    assert first < activations.compiled_layer(**SEVEN) / 2
+
+
+def test_sequence_parallelism_divides_the_stream_too():
+    cut = activations.transformer_engine_layer(**SEVEN, tensor_parallel_size=4, sequence_parallel=True)
+    whole = activations.transformer_engine_layer(**SEVEN, tensor_parallel_size=1, sequence_parallel=True)
+    stream = activations.transformer_engine_layer(**SEVEN, tensor_parallel_size=4, sequence_parallel=False)
+
+    assert whole == 4 * cut
+    assert stream > cut
+    assert activations.transformer_engine_layer(**SEVEN, tensor_parallel_size=4, sequence_parallel=True, fp8=True) < cut
+
+
+def test_full_checkpointing_keeps_the_input_and_recomputes_one_layer():
+    assert 8192 == activations.checkpointed_layer(hidden_size=4096)
+    assert 45 + 2 * 4 + 4 * 11 == activations.recomputed_layer(kept=45, hidden_size=4, intermediate_size=11)
+
+
+def test_experts_keep_a_copy_of_the_token_each():
+    sizes = {"hidden_size": 2048, "moe_intermediate_size": 768, "num_experts": 128, "num_experts_per_tok": 8}
+
+    assert 8 * (4 * 2048 + 8 * 768) + 6 * 128 == activations.routed_experts(**sizes, trains=True)
+    assert 6 * 768 * 8 == activations.routed_experts(**sizes, trains=False)
