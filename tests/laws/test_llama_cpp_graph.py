@@ -58,6 +58,31 @@ def test_an_ungated_feed_forward_is_activated_in_place():
     assert 100 + 20 == graph.feed_forward(hidden_size=10, intermediate_size=100, attention_width=0, gated=False)
 
 
+def test_narrow_experts_take_the_freed_attention_output():
+    # GLM-4.5-Air, traced: 75776 elements per token
+    width = graph.experts(
+        hidden_size=4_096, experts_per_token=8, expert_intermediate_size=1_408, attention_width=96 * 128
+    )
+
+    assert 75_776 == width
+
+
+def test_a_mamba_mixer_of_mamba2_27b_needs_36688_elements_per_token():
+    width = graph.selective_scan(projected_width=10_576, conv_channels=5_376, inner_size=5_120)
+
+    assert 36_688 == width
+    assert 74 == graph.layer_stage(tokens=512, input_bytes=0, elements=width, state_bytes=2_748_416) // MiB
+
+
+def test_gated_attention_holds_its_gate_beside_the_scores():
+    plain = graph.attention(hidden_size=8, attention_width=4, score_cells=10, num_attention_heads=2)
+
+    assert (
+        4
+        == graph.attention(hidden_size=8, attention_width=4, score_cells=10, num_attention_heads=2, gated=True) - plain
+    )
+
+
 def test_a_server_reserves_rows_for_slots_and_drafts_only():
     assert 4 == graph.output_rows(tokens=512, slots=4, draft_tokens=0, every_token=False)
     assert 12 == graph.output_rows(tokens=512, slots=4, draft_tokens=2, every_token=False)

@@ -9,7 +9,9 @@ reusing what is free.
 F32 = 4
 
 
-def feed_forward(*, hidden_size: int, intermediate_size: int, attention_width: int, gated: bool = True) -> int:
+def feed_forward(
+    *, hidden_size: int, intermediate_size: int, attention_width: int, gated: bool = True, hidden_rows: int = 2
+) -> int:
     """
     Live elements of a dense feed-forward: gate, up and their product beside the residual, the input and the attention output.
 
@@ -17,39 +19,54 @@ def feed_forward(*, hidden_size: int, intermediate_size: int, attention_width: i
         hidden_size: n_embd. [elements]
         intermediate_size: n_ff. [elements]
         attention_width: Heads x value head size; 0 where the allocator reuses that block. [elements]
-        gated: Gate and up are separate products; else one, activated in place. [flag]
+        gated: Gate and up are multiplied; else one product, activated in place. [flag]
+        hidden_rows: Residual and input; 1 where gated attention leaves its input's block to the residual. [unitless]
 
     Returns:
         Width of the stage. [elements/token]
 
     Source:
-        ggml-org/llama.cpp@0c1e57098 src/llama-graph.cpp build_ffn; 3,024 dry runs of llama-fit-params on 22 models
+        ggml-org/llama.cpp@0c1e57098 src/llama-graph.cpp build_ffn; dry runs in tests/measured/llama_cpp_buffers.json
     """
-    return (3 if gated else 1) * intermediate_size + 2 * hidden_size + attention_width
+    return (3 if gated else 1) * intermediate_size + hidden_rows * hidden_size + attention_width
 
 
-def experts(*, hidden_size: int, experts_per_token: int, expert_intermediate_size: int, attention_width: int) -> int:
+def experts(
+    *,
+    hidden_size: int,
+    experts_per_token: int,
+    expert_intermediate_size: int,
+    attention_width: int,
+    hidden_rows: int = 2,
+) -> int:
     """
     Live elements of a mixture of experts: gate, up and product of every expert a token uses.
+
+    The gate's rows take the freed attention output where they are narrower; the experts' outputs take the
+    freed gate and up where these are wide enough, else they come on top.
 
     Args:
         hidden_size: n_embd. [elements]
         experts_per_token: Experts used per token. [unitless]
         expert_intermediate_size: Width of one expert. [elements]
         attention_width: Heads x value head size; 0 where the allocator reuses that block. [elements]
+        hidden_rows: Residual and input; 1 with gated attention. [unitless]
 
     Returns:
-        Width of the stage; wide hidden sizes add the experts' outputs, which do not fit the freed blocks. [elements/token]
+        Width of the stage. [elements/token]
 
     Source:
-        ggml-org/llama.cpp@0c1e57098 src/llama-graph.cpp build_moe_ffn
+        ggml-org/llama.cpp@0c1e57098 src/llama-graph.cpp build_moe_ffn; dry runs in tests/measured/llama_cpp_buffers.json
     """
     used = experts_per_token * expert_intermediate_size
     outputs = experts_per_token * hidden_size
-    return 3 * used + 2 * hidden_size + attention_width + (outputs if 2 * used < outputs else 0)
+    rows = 2 if used < attention_width else 3
+    return rows * used + hidden_rows * hidden_size + attention_width + (outputs if 2 * used < outputs else 0)
 
 
-def attention(*, hidden_size: int, attention_width: int, score_cells: int, num_attention_heads: int) -> int:
+def attention(
+    *, hidden_size: int, attention_width: int, score_cells: int, num_attention_heads: int, gated: bool = False
+) -> int:
     """
     Live elements of attention; without flash attention the scores of every head over all cells.
 
@@ -58,6 +75,7 @@ def attention(*, hidden_size: int, attention_width: int, score_cells: int, num_a
         attention_width: Heads x value head size. [elements]
         score_cells: Cells the scores span; 0 with flash attention. [cells]
         num_attention_heads: Query heads. [heads]
+        gated: A gate as wide as the output waits beside the scores (Qwen3-Next, Qwen3.5). [flag]
 
     Returns:
         Width of the stage. [elements/token]
@@ -65,7 +83,8 @@ def attention(*, hidden_size: int, attention_width: int, score_cells: int, num_a
     Source:
         ggml-org/llama.cpp@0c1e57098 src/llama-graph.cpp build_attn_mha
     """
-    return 2 * hidden_size + 2 * attention_width + num_attention_heads * score_cells
+    rows = 3 if gated and score_cells else 2
+    return 2 * hidden_size + rows * attention_width + num_attention_heads * score_cells
 
 
 def latent_attention(
@@ -93,6 +112,24 @@ def latent_attention(
         ggml-org/llama.cpp@0c1e57098 src/models/deepseek2.cpp build_arch_graph
     """
     return 3 * hidden_size + num_attention_heads * (query_head_dim + 2 * latent_dim + score_cells)
+
+
+def selective_scan(*, projected_width: int, conv_channels: int, inner_size: int) -> int:
+    """
+    Live elements of a Mamba mixer: the projection, the convolution's input and output, and three inner rows.
+
+    Args:
+        projected_width: Rows of the input projection. [elements]
+        conv_channels: Channels of the convolution. [elements]
+        inner_size: Inner stream. [elements]
+
+    Returns:
+        Width of the stage. [elements/token]
+
+    Source:
+        ggml-org/llama.cpp@0c1e57098 src/models/mamba-base.cpp; dry runs in tests/measured/llama_cpp_buffers.json
+    """
+    return projected_width + 2 * conv_channels + 3 * inner_size
 
 
 def mask(*, cells: int, flash_attention: bool, separate_f32: bool) -> int:
@@ -132,7 +169,7 @@ def transposed_value_indices(*, num_key_value_heads: int, value_head_dim: int) -
     return 8 * num_key_value_heads * value_head_dim
 
 
-def layer_stage(*, tokens: int, input_bytes: int, elements: int) -> int:
+def layer_stage(*, tokens: int, input_bytes: int, elements: int, state_bytes: int = 0) -> int:
     """
     Buffer while the widest layer runs.
 
@@ -140,6 +177,7 @@ def layer_stage(*, tokens: int, input_bytes: int, elements: int) -> int:
         tokens: Micro-batch, at most the context. [tokens]
         input_bytes: Masks and indices of one token. [bytes/token]
         elements: Widest stage of the layer. [elements/token]
+        state_bytes: Recurrent states of all slots gathered for the layer. [bytes]
 
     Returns:
         Size. [bytes]
@@ -147,7 +185,7 @@ def layer_stage(*, tokens: int, input_bytes: int, elements: int) -> int:
     Source:
         ggml-org/llama.cpp@0c1e57098 src/llama-context.cpp sched_reserve (worst-case graph of one micro-batch)
     """
-    return tokens * (input_bytes + F32 * elements)
+    return tokens * (input_bytes + F32 * elements) + state_bytes
 
 
 def output_rows(*, tokens: int, slots: int, draft_tokens: int, every_token: bool) -> int:

@@ -1,0 +1,322 @@
+"""Caches and compute buffers of the layers that one llama.cpp device holds."""
+
+from msgspec import Struct
+
+from tonnage.estimate import caches
+from tonnage.estimate.identity_cache import remembered
+from tonnage.laws import llama_cpp_cache, llama_cpp_graph
+from tonnage.spec.facts import KvFormat
+from tonnage.spec.model import Attention, Layer, LayerGroup, Model, Recurrent
+
+_F32 = 4
+_INDICES = 36
+"""Positions, row numbers and output ids of one token. [bytes]"""
+_INDEX_KEY_BYTES = 2
+"""Keys of the sparse-attention indexer are f16. [bytes]"""
+
+
+class Shape(Struct, frozen=True, kw_only=True):
+    """What buffers depend on beside the layers; equal shapes are one object."""
+
+    context_tokens: int
+    slots: int
+    unified: bool
+    micro_batch: int
+    flash_attention: bool
+    swa_full: bool
+    draft_tokens: int
+    padding: int
+    latent_cache: bool
+    sliding_cache: bool
+    separate_f32_mask: bool
+    value_indices: bool
+    every_token: bool
+
+    @property
+    def cells(self) -> int:
+        """Cells of one stream of a full layer. [cells]"""
+        context = llama_cpp_cache.context_cells(context_tokens=self.context_tokens, padding=self.padding)
+        return llama_cpp_cache.stream_cells(
+            context_cells=context, sequences=self.slots, unified=self.unified, padding=self.padding
+        )
+
+    @property
+    def streams(self) -> int:
+        """Streams of the cache. [unitless]"""
+        return 1 if self.unified else self.slots
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of one micro-batch. [tokens]"""
+        return min(self.micro_batch, self.cells * self.streams)
+
+    def window_cells(self, window: int) -> int:
+        """Cells of one stream of a sliding layer. [cells]"""
+        return llama_cpp_cache.sliding_cells(
+            stream_cells=self.cells,
+            window=window,
+            sequences=self.slots,
+            unified=self.unified,
+            micro_batch_tokens=self.micro_batch,
+            padding=self.padding,
+        )
+
+
+class Cache(Struct, frozen=True):
+    """Caches of a device. [bytes]"""
+
+    keys_and_values: int
+    recurrent: int
+    staging: int
+    """f16 copy of the largest layer's cache while a quantized one is read."""
+
+
+class Graph(Struct, frozen=True):
+    """Compute buffer of a device. [bytes]"""
+
+    activations: int
+    logits: int
+    inputs: int
+    """Masks and indices of the micro-batch."""
+    law: str
+    plain: bool
+    """Dense or expert layers with plain attention, whose buffers dry runs match."""
+    hidden: int
+    """Two rows of the stream for the micro-batch: what old builds may add."""
+
+    @property
+    def total(self) -> int:
+        """[bytes]"""
+        return self.activations + self.logits
+
+
+def held(model: Model, layers: tuple[int, int]) -> list[tuple[LayerGroup, int]]:
+    """Groups of decoder layers that a range holds, with how many."""
+    first, last = layers
+    if last - first == model.num_hidden_layers:
+        return caches.decoder_groups(model)
+    return caches.decoder_groups(model, range(first, last)) if last > first else []
+
+
+@remembered(8192)
+def cache(model: Model, *, k: KvFormat, v: KvFormat, shape: Shape, layers: tuple[int, int]) -> Cache:
+    """
+    Caches of a range of layers.
+
+    Args:
+        model: Architecture.
+        k: Cache type of keys.
+        v: Cache type of values.
+        shape: Context, slots and era.
+        layers: First layer, and the one after the last.
+
+    Returns:
+        Keys and values, recurrent states, run-time staging.
+    """
+    total = recurrent = staging = 0
+    quantized = k.block_elements > 1 or v.block_elements > 1
+    for group, count in held(model, layers):
+        layer = group.layer
+        if layer.attention is not None:
+            cells = layer_cells(layer.attention, shape)
+            keys, values = rows(layer.attention, k, v, shape.latent_cache)
+            total += count * llama_cpp_cache.layer(
+                cells=cells, streams=shape.streams, key_row_bytes=keys, value_row_bytes=values
+            )
+            if quantized and shape.flash_attention and keys:
+                staging = max(staging, _staging(layer.attention, cells * shape.streams))
+        if layer.recurrent is not None:
+            state = caches.layer_state_bytes(layer.recurrent, conv_bytes=_F32, state_bytes=_F32)
+            recurrent += count * llama_cpp_cache.recurrent(
+                state_bytes=state, sequences=shape.slots, draft_tokens=shape.draft_tokens
+            )
+    return Cache(total, recurrent, staging)
+
+
+def layer_cells(attention: Attention, shape: Shape) -> int:
+    """Cells of one stream of a layer. [cells]"""
+    if attention.window is None or not _cuts_window(attention, shape):
+        return shape.cells
+    return shape.window_cells(attention.window)
+
+
+def _cuts_window(attention: Attention, shape: Shape) -> bool:
+    return attention.window is not None and shape.sliding_cache and not shape.swa_full
+
+
+def rows(attention: Attention, k: KvFormat, v: KvFormat, latent_cache: bool) -> tuple[int, int]:
+    """Keys and values of one token in one layer, all KV heads as one row. [bytes]"""
+    if attention.kv_shared or attention.kind in ("encoder", "cross"):
+        return 0, 0
+    # Sparse attention came after the latent cache: no build caches its heads expanded.
+    if attention.kind == "mla" and (latent_cache or attention.index_head_dim):
+        latent = k.row_bytes((attention.kv_lora_rank or 0) + (attention.qk_rope_head_dim or 0))
+        return latent + _INDEX_KEY_BYTES * (attention.index_head_dim or 0), 0
+    heads = attention.num_attention_heads if attention.kind == "mla" else attention.num_key_value_heads
+    return k.row_bytes(heads * attention.head_dim), v.row_bytes(heads * attention.v_head_dim)
+
+
+def _staging(attention: Attention, cells: int) -> int:
+    if attention.kind == "mla":
+        latent = (attention.kv_lora_rank or 0) + (attention.qk_rope_head_dim or 0)
+        return llama_cpp_cache.dequantized_staging(
+            cells=cells, num_key_value_heads=1, key_head_dim=latent, value_head_dim=0
+        )
+    return llama_cpp_cache.dequantized_staging(
+        cells=cells,
+        num_key_value_heads=attention.num_key_value_heads,
+        key_head_dim=attention.head_dim,
+        value_head_dim=attention.v_head_dim,
+    )
+
+
+@remembered(8192)
+def graph(model: Model, *, shape: Shape, quantized_cache: bool, layers: tuple[int, int], with_output: bool) -> Graph:
+    """
+    Compute buffer of the device that holds a range of layers.
+
+    Args:
+        model: Architecture.
+        shape: Context, slots and era.
+        quantized_cache: Whether the cache is quantized.
+        layers: First layer, and the one after the last.
+        with_output: Whether the device makes the logits.
+
+    Returns:
+        The larger of the layer and the output stage.
+    """
+    kinds = [group.layer for group, _ in held(model, layers)]
+    if not model.num_hidden_layers:
+        kinds = [group.layer for group in model.layers]
+    inputs = _input_bytes(kinds, shape)
+    stages = [_layer_stage(_widest(layer, model, shape, quantized_cache), shape, inputs) for layer in kinds]
+    stage, law = max(stages, default=(0, "layer_stage"))
+    rows_of_output = llama_cpp_graph.output_rows(
+        tokens=shape.tokens, slots=shape.slots, draft_tokens=shape.draft_tokens, every_token=shape.every_token
+    )
+    output = 0
+    if with_output:
+        output = llama_cpp_graph.output_stage(
+            rows=rows_of_output, vocab_size=model.vocab_size, hidden_size=model.hidden_size
+        )
+    hidden = 2 * _F32 * shape.tokens * model.hidden_size
+    plain = all(layer.recurrent is None and _plain(layer.attention) for layer in kinds)
+    if output > stage:
+        logits = _F32 * rows_of_output * model.vocab_size
+        return Graph(output - logits, logits, shape.tokens * inputs, "output_stage", plain, hidden)
+    return Graph(stage, 0, shape.tokens * inputs, law, plain, hidden)
+
+
+def _layer_stage(widest: "_Stage", shape: Shape, inputs: int) -> tuple[int, str]:
+    size = llama_cpp_graph.layer_stage(
+        tokens=shape.tokens, input_bytes=inputs, elements=widest.elements, state_bytes=widest.state_bytes
+    )
+    return size, widest.law
+
+
+def _plain(attention: Attention | None) -> bool:
+    return attention is None or attention.kind != "mla"
+
+
+def _input_bytes(layers: list[Layer], shape: Shape) -> int:
+    """Masks and indices of one token: one mask per kind of cache. [bytes/token]"""
+    attentions = (layer.attention for layer in layers if layer.attention is not None)
+    total = _INDICES
+    for attention in {_cuts_window(a, shape): a for a in attentions}.values():
+        total += llama_cpp_graph.mask(
+            cells=layer_cells(attention, shape),
+            flash_attention=shape.flash_attention,
+            separate_f32=shape.separate_f32_mask,
+        )
+        if not shape.flash_attention and shape.value_indices and attention.kind != "mla":
+            total += llama_cpp_graph.transposed_value_indices(
+                num_key_value_heads=attention.num_key_value_heads, value_head_dim=attention.v_head_dim
+            )
+    return total
+
+
+def _widest(layer: Layer, model: Model, shape: Shape, quantized_cache: bool) -> "_Stage":
+    """Widest moment of a layer."""
+    hidden, attention = model.hidden_size, layer.attention
+    stages = [_Stage(0, 0, "layer_stage")]
+    if attention is not None:
+        stages.append(_Stage(_attention(attention, hidden, shape), 0, "attention"))
+    if layer.recurrent is not None:
+        stages.append(_scan(layer.recurrent, shape))
+    kept = _kept_attention(layer, hidden, shape.flash_attention and not quantized_cache)
+    rows = 1 if layer.recurrent is not None or (attention is not None and attention.output_gate) else 2
+    if layer.mlp is not None:
+        mlp = layer.mlp
+        width = llama_cpp_graph.feed_forward(
+            hidden_size=hidden,
+            intermediate_size=mlp.intermediate_size,
+            attention_width=0 if mlp.fused_gate_up else kept,
+            gated=mlp.gated,
+            hidden_rows=rows,
+        )
+        stages.append(_Stage(width, 0, "feed_forward"))
+    if layer.moe is not None:
+        moe = layer.moe
+        width = llama_cpp_graph.experts(
+            hidden_size=hidden,
+            experts_per_token=moe.num_experts_per_tok,
+            expert_intermediate_size=moe.moe_intermediate_size,
+            attention_width=kept,
+            hidden_rows=rows,
+        )
+        stages.append(_Stage(width, 0, "experts"))
+    return max(stages, key=lambda stage: shape.tokens * _F32 * stage.elements + stage.state_bytes)
+
+
+class _Stage(Struct, frozen=True):
+    """One moment of a layer."""
+
+    elements: int
+    """[elements/token]"""
+    state_bytes: int
+    law: str
+
+
+def _kept_attention(layer: Layer, hidden: int, plain: bool) -> int:
+    """Attention output that stays beside the feed-forward: its block is reused where the residual fits it exactly. [elements]"""
+    attention = layer.attention
+    width = layer.recurrent.inner_size if layer.recurrent is not None else 0
+    if attention is None:
+        return width
+    width = max(width, attention.num_attention_heads * attention.v_head_dim)
+    reusable = attention.kind != "mla" and not layer.post_norm and not layer.parallel
+    return 0 if width == hidden and reusable and not plain else width
+
+
+def _scan(recurrent: Recurrent, shape: Shape) -> _Stage:
+    if recurrent.kind not in ("mamba1", "mamba2"):
+        return _Stage(0, 0, "layer_stage")
+    inner = recurrent.inner_size
+    width = llama_cpp_graph.selective_scan(
+        projected_width=inner + recurrent.conv_channels + recurrent.state_heads,
+        conv_channels=recurrent.conv_channels,
+        inner_size=inner,
+    )
+    state = caches.layer_state_bytes(recurrent, conv_bytes=_F32, state_bytes=_F32)
+    return _Stage(width, shape.slots * state, "selective_scan")
+
+
+def _attention(attention: Attention, hidden: int, shape: Shape) -> int:
+    heads = attention.num_attention_heads
+    cells = 0 if shape.flash_attention else layer_cells(attention, shape)
+    if attention.kind == "mla" and shape.latent_cache:
+        rope = attention.qk_rope_head_dim or 0
+        return llama_cpp_graph.latent_attention(
+            hidden_size=hidden,
+            num_attention_heads=heads,
+            query_head_dim=(attention.qk_nope_head_dim or 0) + rope,
+            latent_dim=(attention.kv_lora_rank or 0) + rope,
+            score_cells=cells,
+        )
+    return llama_cpp_graph.attention(
+        hidden_size=hidden,
+        attention_width=heads * attention.v_head_dim,
+        score_cells=cells,
+        num_attention_heads=heads,
+        gated=attention.output_gate,
+    )

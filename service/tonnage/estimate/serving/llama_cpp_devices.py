@@ -1,0 +1,177 @@
+"""Which device of a llama.cpp process gets what: layers, output matrix, caches and compute buffers."""
+
+from functools import lru_cache
+
+from msgspec import Struct
+
+from tonnage.estimate.serving.llama_cpp_buffers import Cache, Graph, Shape, cache, graph
+from tonnage.estimate.serving.llama_cpp_settings import Settings
+from tonnage.estimate.serving.llama_cpp_weights import FileWeights
+from tonnage.laws import llama_cpp_placement
+from tonnage.spec.model import Model
+
+
+class Device(Struct, frozen=True, kw_only=True):
+    """What one GPU holds."""
+
+    index: int
+    first: int
+    last: int
+    """Layers first to last - 1."""
+    output: bool
+    weights: int
+    cache: Cache
+    cache_most: int
+    """Keys and values if the file or the build has no latent cache. [bytes]"""
+    graph: Graph
+    graph_most: int
+    """Compute buffer of the builds before 2026-05, where the build is not stated. [bytes]"""
+
+
+class Host(Struct, frozen=True, kw_only=True):
+    """What stays on the host. [bytes]"""
+
+    weights: int
+    cache: int
+    experts: int
+
+
+@lru_cache(maxsize=1024)
+def one(shape: Shape) -> Shape:
+    """Equal shapes as one object: buffers are remembered by identity."""
+    return shape
+
+
+def shape(chosen: Settings, *, oldest: bool = False) -> Shape:
+    """
+    Buffers' shape under the settings.
+
+    Args:
+        chosen: Settings.
+        oldest: As the oldest builds have it, for cards that do not state one.
+
+    Returns:
+        Shape.
+    """
+    release = chosen.release
+    return one(
+        Shape(
+            context_tokens=chosen.context_tokens,
+            slots=chosen.slots,
+            unified=chosen.unified,
+            micro_batch=chosen.micro_batch,
+            flash_attention=chosen.flash_attention,
+            swa_full=chosen.swa_full,
+            draft_tokens=chosen.draft_tokens,
+            padding=chosen.padding,
+            latent_cache=release.latent_cache and not oldest,
+            sliding_cache=release.sliding_cache,
+            separate_f32_mask=release.separate_f32_mask or oldest,
+            value_indices=release.transposed_value_indices,
+            every_token=chosen.all_outputs or oldest,
+        )
+    )
+
+
+@lru_cache(maxsize=4096)
+def ranges(num_layers: int, offloaded: int, shares: tuple[float, ...]) -> tuple[tuple[int, int, bool], ...]:
+    """
+    Layers of every device.
+
+    Args:
+        num_layers: Repeating layers. [layers]
+        offloaded: -ngl, output matrix counted. [layers]
+        shares: Parts of the devices.
+
+    Returns:
+        First layer, layer after the last, and whether the output is there, by device.
+    """
+    units = min(offloaded, num_layers + 1)
+    first = llama_cpp_placement.first_offloaded(num_layers=num_layers, n_gpu_layers=offloaded)
+    of_unit = [
+        llama_cpp_placement.device_of_unit(unit=unit, first=first, offloaded=units, shares=shares)
+        for unit in range(first, num_layers + 1)
+    ]
+    found = []
+    for device in range(len(shares)):
+        held = [first + at for at, owner in enumerate(of_unit) if owner == device]
+        layers = [unit for unit in held if unit < num_layers]
+        start = layers[0] if layers else num_layers
+        found.append((start, start + len(layers), num_layers in held))
+    return tuple(found)
+
+
+def devices(model: Model, parts: FileWeights, chosen: Settings, offloaded: int) -> tuple[Device, ...]:
+    """
+    Every GPU with its load.
+
+    Args:
+        model: Architecture.
+        parts: The file by part.
+        chosen: Settings.
+        offloaded: Layers on the GPUs, output matrix counted. [layers]
+
+    Returns:
+        One entry per GPU.
+    """
+    count = len(parts.layers)
+    held = ranges(count, offloaded, chosen.shares)
+    return tuple(_device(model, parts, chosen, index, part) for index, part in enumerate(held))
+
+
+def _device(model: Model, parts: FileWeights, chosen: Settings, index: int, part: tuple[int, int, bool]) -> Device:
+    first, last, output = part
+    now = shape(chosen)
+    k, v = chosen.k, chosen.v
+    quantized = k.block_elements > 1
+    on_host = min(max(chosen.cpu_moe_layers - first, 0), last - first)
+    experts = sum(parts.experts[first : first + on_host])
+    weights = parts.before[last] - parts.before[first] - experts + (parts.output if output else 0)
+    caches = Cache(0, 0, 0) if chosen.kv_on_host else cache(model, k=k, v=v, shape=now, layers=(first, last))
+    buffers = graph(model, shape=now, quantized_cache=quantized, layers=(first, last), with_output=output)
+    cache_most, graph_most = caches.keys_and_values, buffers.total
+    if not chosen.era_known:
+        oldest = shape(chosen, oldest=True)
+        older = graph(model, shape=oldest, quantized_cache=quantized, layers=(first, last), with_output=output)
+        graph_most = older.total + older.inputs + older.hidden
+        if not chosen.kv_on_host:
+            cache_most = max(cache_most, cache(model, k=k, v=v, shape=oldest, layers=(first, last)).keys_and_values)
+    elif chosen.release.separate_f32_mask:
+        graph_most = buffers.total + buffers.inputs + buffers.hidden
+    return Device(
+        index=index,
+        first=first,
+        last=last,
+        output=output,
+        weights=weights,
+        cache=caches,
+        cache_most=cache_most,
+        graph=buffers,
+        graph_most=graph_most,
+    )
+
+
+def host(model: Model, parts: FileWeights, chosen: Settings, offloaded: int) -> Host:
+    """
+    What the GPUs do not take.
+
+    Args:
+        model: Architecture.
+        parts: The file by part.
+        chosen: Settings.
+        offloaded: Layers on the GPUs, output matrix counted. [layers]
+
+    Returns:
+        Weights, caches and experts on the host.
+    """
+    count = len(parts.layers)
+    first = min(count, llama_cpp_placement.first_offloaded(num_layers=count, n_gpu_layers=offloaded))
+    experts = sum(parts.experts[first : max(first, chosen.cpu_moe_layers)])
+    output = 0 if offloaded else parts.output
+    end = count if chosen.kv_on_host else first
+    caches = cache(model, k=chosen.k, v=chosen.v, shape=shape(chosen), layers=(0, end)) if end else Cache(0, 0, 0)
+    return Host(
+        weights=parts.input + parts.before[first] + output + experts,
+        cache=caches.keys_and_values + caches.recurrent,
+        experts=experts,
+    )

@@ -1,0 +1,90 @@
+"""What llama.cpp and Ollama leave off a GPU when a card does not say how many layers or how long a context."""
+
+from msgspec.structs import replace
+
+from tonnage.estimate.serving.llama_cpp_devices import Device, devices
+from tonnage.estimate.serving.llama_cpp_settings import Settings
+from tonnage.estimate.serving.llama_cpp_weights import FileWeights
+from tonnage.laws import device_context
+from tonnage.spec.report import Finding
+from tonnage.spec.workload import Workload
+from tonnage.units import format_size
+
+_STEP = 256
+"""Contexts are cut to a multiple of this. [tokens]"""
+
+
+def fitted(workload: Workload, parts: FileWeights, chosen: Settings) -> tuple[Settings, int, tuple[Finding, ...]]:
+    """
+    Settings and layers that the engine ends up with.
+
+    Args:
+        workload: Resolved card.
+        parts: The file by part.
+        chosen: Settings as asked for.
+
+    Returns:
+        Settings (context perhaps shorter), layers on the GPUs (output matrix counted), and what was given up.
+    """
+    whole = len(parts.layers) + 1
+    if chosen.layers is not None:
+        return chosen, min(chosen.layers, whole), ()
+    budget = _budget(workload, chosen)
+    if budget is None or _fits(workload, parts, chosen, whole, budget):
+        return chosen, whole, ()
+    if not chosen.context_stated:
+        shorter = _shorter(workload, parts, chosen, whole, budget)
+        if shorter is not None:
+            return shorter
+    return _fewer_layers(workload, parts, chosen, budget)
+
+
+def _budget(workload: Workload, chosen: Settings) -> int | None:
+    gpu, margin = workload.gpu, chosen.release.fit_margin_bytes
+    if gpu is None or margin is None:
+        return None
+    context = device_context.cuda(multiprocessors=gpu.multiprocessors or 0) if gpu.vendor == "nvidia" else 0
+    return gpu.memory_usable_bytes - margin - context - workload.reserve_bytes
+
+
+def _fits(workload: Workload, parts: FileWeights, chosen: Settings, layers: int, budget: int) -> bool:
+    return all(_need(d) <= budget for d in devices(workload.model, parts, chosen, layers))
+
+
+def _need(device: Device) -> int:
+    return device.weights + device.cache.keys_and_values + device.cache.recurrent + device.graph.total
+
+
+def _shorter(
+    workload: Workload, parts: FileWeights, chosen: Settings, layers: int, budget: int
+) -> tuple[Settings, int, tuple[Finding, ...]] | None:
+    """The longest context that fits with every layer on the GPUs, if the engine's least does."""
+    least = min(chosen.release.fit_min_context, chosen.context_tokens)
+    if not _fits(workload, parts, replace(chosen, context_tokens=least), layers, budget):
+        return None
+    low, high = least // _STEP, chosen.context_tokens // _STEP
+    while high - low > 1:
+        middle = (low + high) // 2
+        tried = replace(chosen, context_tokens=middle * _STEP)
+        low, high = (middle, high) if _fits(workload, parts, tried, layers, budget) else (low, middle)
+    tokens = max(least, low * _STEP)
+    reason = f"the context is cut from {chosen.context_tokens} to {tokens} tokens to leave {_margin(chosen)} free"
+    finding = Finding(status="met", reason=reason, field="/serving/max_model_len")
+    return replace(chosen, context_tokens=tokens), layers, (finding,)
+
+
+def _fewer_layers(
+    workload: Workload, parts: FileWeights, chosen: Settings, budget: int
+) -> tuple[Settings, int, tuple[Finding, ...]]:
+    low, high = 0, len(parts.layers) + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _fits(workload, parts, chosen, middle, budget) else (low, middle)
+    reason = (
+        f"only {low} of {len(parts.layers) + 1} layers fit with {_margin(chosen)} left free; the rest runs on the host"
+    )
+    return chosen, low, (Finding(status="needs_confirmation", reason=reason, field="/serving/n_gpu_layers"),)
+
+
+def _margin(chosen: Settings) -> str:
+    return format_size(chosen.release.fit_margin_bytes or 0)

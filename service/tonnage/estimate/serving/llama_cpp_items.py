@@ -1,0 +1,136 @@
+"""Items of one llama.cpp GPU, with their bands by era and kind of model."""
+
+from tonnage.estimate.serving.llama_cpp_devices import Device
+from tonnage.estimate.serving.llama_cpp_settings import Settings
+from tonnage.estimate.serving.llama_cpp_weights import FileWeights
+from tonnage.laws import llama_cpp_graph
+from tonnage.spec.model import Model
+from tonnage.spec.report import Amount, Basis, Counter, MemoryItem, exactly
+from tonnage.units import MiB
+
+_SOURCE = "ggml-org/llama.cpp@0c1e57098 "
+_TABLE = "measured: tests/measured/llama_cpp_buffers.json"
+_POOL_MOST = 300 * MiB
+"""cuBLAS and matrix-multiplication pools of the CUDA backend. [bytes]"""
+_PROJECTOR_COMPUTE = 1024 * MiB
+"""What Ollama budgets for the projector's graph. [bytes]"""
+
+
+def weights(model: Model, device: Device, parts: FileWeights, *, known_file: bool) -> MemoryItem:
+    """Model buffer: layers and, on the last device, the output matrix."""
+    basis: Basis = "user" if known_file else "exact" if model.trust in ("exact", "checked") else "derived"
+    high = device.weights + device.weights // 200
+    low = device.weights
+    if basis != "exact":
+        low -= device.weights // 50
+    layers = f"layers {device.first} to {device.last - 1}" if device.last > device.first else "no layer"
+    output = " and the output matrix" if device.output else ""
+    detail = f"{layers}{output} of {len(parts.layers)}; token embedding on the host"
+    return _item(
+        "weights",
+        Amount(low, device.weights, high),
+        basis,
+        "laws.weights.packed_rows",
+        "src/llama-model.cpp load_tensors",
+        detail=detail,
+    )
+
+
+def caches(device: Device, chosen: Settings) -> tuple[MemoryItem, ...]:
+    """KV buffer and recurrent buffer, allocated for the whole context at start."""
+    found = []
+    size = device.cache.keys_and_values
+    if size:
+        most = max(device.cache_most, size + size // 200)
+        detail = f"{chosen.context_tokens} tokens over {chosen.slots} slots, {chosen.k.id} and {chosen.v.id}"
+        if device.cache_most > size:
+            detail += "; a file without the absorbed matrices, or a build before 2025-04, caches every head"
+        law = "laws.llama_cpp_cache.layer"
+        found.append(_item("kv_cache", Amount(size, size, most), "exact", law, "src/llama-kv-cache.cpp", detail=detail))
+    state = device.cache.recurrent
+    if state:
+        law = "laws.llama_cpp_cache.recurrent"
+        amount = Amount(state, state, state + state // 200)
+        found.append(_item("recurrent_state", amount, "exact", law, "src/llama-memory-recurrent.cpp"))
+    return tuple(found)
+
+
+def compute(device: Device, chosen: Settings) -> tuple[MemoryItem, ...]:
+    """Compute buffer: activations, and the logits where the output stage is the larger."""
+    graph = device.graph
+    below, above = _relative_band(device, chosen)
+    total = graph.total
+    # Where the logits of every token lead, they may stand up to two rows of the stream further.
+    rows = graph.hidden if graph.logits and chosen.all_outputs else 0
+    high = max(device.graph_most, total + max(int(above * total), rows))
+    low = total - int(below * total)
+    law = f"laws.llama_cpp_graph.{graph.law}"
+    source = "src/llama-context.cpp sched_reserve; " + _TABLE
+    basis: Basis = "derived"
+    detail = f"micro-batch of {chosen.micro_batch}" + ("" if chosen.flash_attention else ", no flash attention")
+    if not chosen.era_known:
+        detail += "; builds before 2026-06 reserve logits for every token, before 2026-05-28 also an f32 mask"
+    spread = Amount(max(0, low - graph.logits), graph.activations, max(graph.activations, high - graph.logits))
+    items = [_item("activations", spread, basis, law, source, detail=detail)]
+    if graph.logits:
+        items.append(_item("logits", exactly(graph.logits), basis, "laws.llama_cpp_graph.output_stage", source))
+    return tuple(items)
+
+
+def _relative_band(device: Device, chosen: Settings) -> tuple[float, float]:
+    if not chosen.release.traced:
+        return 0.15, 0.1
+    if not device.graph.plain:
+        return 0.15, 0.15
+    return 0.02, 0.04
+
+
+def run_time(device: Device, chosen: Settings, parts: FileWeights, devices: int) -> tuple[MemoryItem, ...]:
+    """What grows while requests run and no log line shows."""
+    items = []
+    staging = device.cache.staging
+    if staging:
+        amount = Amount(0, staging, staging + staging // 10)
+        law = "laws.llama_cpp_cache.dequantized_staging"
+        items.append(
+            _item("dequantization", amount, "measured", law, "PR 23861 (idle 7981, peak 8275 MiB)", counter="device")
+        )
+    copies = 0
+    if devices > 1:
+        copies = llama_cpp_graph.pipeline_copies(tokens=1, input_bytes=device.graph.inputs)
+    experts = 3 * parts.largest_expert_tensor if chosen.cpu_moe_layers else 0
+    amount = Amount(0, 0, _POOL_MOST + copies + experts)
+    detail = "matrix multiplication pools; copies of inputs between devices; expert tensors visiting from the host"
+    law = "laws.llama_cpp_graph.pipeline_copies"
+    items.append(
+        _item("workspace", amount, "assumed", law, "ggml/src/ggml-backend.cpp", detail=detail, counter="device")
+    )
+    return tuple(items)
+
+
+def projector(parts: FileWeights) -> MemoryItem:
+    """Vision or audio towers (mmproj) and their graph, on the first GPU."""
+    amount = Amount(parts.projector, parts.projector + _PROJECTOR_COMPUTE // 4, parts.projector + _PROJECTOR_COMPUTE)
+    source = "ollama/ollama@fb3076099 (budgets weights + 1 GiB)"
+    return _item("vision_encoder", amount, "assumed", "laws.weights.blocks", source, detail="16-bit mmproj file")
+
+
+def _item(
+    component: str,
+    amount: Amount,
+    basis: Basis,
+    law: str,
+    source: str,
+    *,
+    detail: str = "",
+    counter: Counter = "allocated",
+) -> MemoryItem:
+    return MemoryItem(
+        component=component,
+        bytes=amount,
+        basis=basis,
+        law=law,
+        source=_SOURCE + source if source.startswith(("src/", "ggml/")) else source,
+        detail=detail,
+        counter=counter,
+    )
