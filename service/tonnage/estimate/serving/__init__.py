@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from tonnage.errors import Unsupported
-from tonnage.estimate.serving import sglang, vllm
+from tonnage.estimate.serving import llama_cpp, sglang, transformers, vllm
 from tonnage.spec import card
 from tonnage.spec.report import Account
 from tonnage.spec.workload import Workload
@@ -13,6 +13,8 @@ __all__ = ["account"]
 _ACCOUNTS: dict[type[card.ServingCommon], Callable[[Workload], Account]] = {
     card.Vllm: vllm.account,
     card.Sglang: sglang.account,
+    card.LlamaCpp: llama_cpp.account,
+    card.Transformers: transformers.account,
 }
 
 
