@@ -55,7 +55,8 @@ async function ask(): Promise<void> {
     if (!answered.phases.some((p) => p.phase === look.phase)) look.phase = "";
     points = []; oneMore = null;
     draw();
-    await more(card, answered, pending.signal);
+    // the curve is an extra: without it the answer still stands
+    await more(card, answered, pending.signal).catch(() => undefined);
   } catch (error) {
     if (error instanceof Refused) fail(error.problem);
     else if ((error as Error).name !== "AbortError") fail({ title: "Network", status: 0, detail: String(error) });

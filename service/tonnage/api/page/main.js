@@ -62,7 +62,7 @@ async function ask() {
         points = [];
         oneMore = null;
         draw();
-        await more(card, answered, pending.signal);
+        await more(card, answered, pending.signal).catch(() => undefined);
     }
     catch (error) {
         if (error instanceof Refused)
