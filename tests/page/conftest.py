@@ -1,0 +1,47 @@
+"""A real service and a real browser."""
+
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+BROWSER = next(
+    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+)
+FLAGS = [
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+    "--disable-background-networking", "--disable-component-update",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def service(tmp_path_factory):
+    """Address of a running `tonnage serve`."""
+    command = shutil.which("tonnage", path=str(Path(sys.executable).parent))
+    run = [command] if command else [sys.executable, "-c", "from tonnage.cli import main; main()"]
+    log = tmp_path_factory.mktemp("service") / "log"
+    with log.open("w") as output:
+        process = subprocess.Popen([*run, "serve", "--port", "0"], stdout=output, stderr=subprocess.STDOUT)
+    for _ in range(600):
+        if found := re.search(r"http://127\.0\.0\.1:\d+", log.read_text()):
+            break
+        time.sleep(0.1)
+    yield found.group()
+    process.terminate()
+    process.wait(timeout=30)
+
+
+@pytest.fixture(scope="session")
+def browser():
+    if BROWSER is None:
+        pytest.skip("not run: no Chromium is installed (Debian package chromium)")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        running = driver.chromium.launch(executable_path=BROWSER, args=FLAGS)
+        yield running
+        running.close()
