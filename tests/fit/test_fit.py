@@ -271,3 +271,25 @@ def test_every_change_is_alone_and_priced_by_a_new_estimate():
     assert {"two", "big"} == {a.sku for a in hardware.values()}
     assert all(a.price is not None for a in hardware.values())
     assert structs.asdict(found.considered)["candidates"] == 3
+
+
+def test_a_card_that_was_asked_before_is_answered_alike():
+    first = answer(offer=offered(sku()), requirements={"duration": 1})
+    other = answer(
+        offer=offered(sku(), sku("two", gpus_per_host=2)), requirements={"duration": 2}, failure={"phase": "load"}
+    )
+    again = answer(offer=offered(sku()), requirements={"duration": 1})
+
+    assert first == again
+    assert other.diagnosis.phase == "load"
+    assert again.diagnosis is None
+
+
+def test_a_larger_budget_of_headroom_asks_for_its_own_estimates():
+    free = answer(offer=offered(sku()))
+    spare = answer(offer=offered(sku()), requirements={"min_headroom_fraction": 0.5})
+
+    assert (["met"], "excluded") == (
+        [r.status for r in free.candidates[0].requirements if r.name == "memory"],
+        spare.excluded[0].example.status,
+    )

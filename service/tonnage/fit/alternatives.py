@@ -157,7 +157,8 @@ def _of_the_hardware(base: Found, others: list[Found], need: Need) -> Iterator[A
 
 
 def _cheapest(group: Iterable[Found], base: Found) -> Found | None:
-    same = [f for f in group if f.technical.variant is base.technical.variant and f.technical.required is not None]
+    name = base.technical.variant.name
+    same = [f for f in group if f.technical.variant.name == name and f.technical.required is not None]
     return min(
         same,
         key=lambda f: (f.bill is None, f.bill.total if f.bill else 0, f.order.package.id, f.order.hosts),

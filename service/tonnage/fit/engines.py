@@ -1,5 +1,6 @@
 """Which accelerators an engine or framework runs on: established, possible with a plugin, or not at all."""
 
+from functools import lru_cache
 from typing import NamedTuple
 
 
@@ -48,6 +49,7 @@ def runs(engine: str | None, framework: str | None) -> Runs:
     return ANY if framework is None else FRAMEWORKS.get(framework, ANY_FRAMEWORK)
 
 
+@lru_cache(maxsize=256)
 def capability(text: str | None) -> tuple[int, int] | None:
     """NVIDIA compute capability as numbers, None for other vendors' names. [unitless]"""
     if text is None:

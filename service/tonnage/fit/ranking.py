@@ -45,8 +45,7 @@ def without_dominated(found: list[Found]) -> tuple[list[Found], int]:
     """
     best: dict[tuple[str, str, str | None], list[Found]] = {}
     for one in sorted(found, key=lambda f: (f.order.package.id, f.order.hosts)):
-        variant = one.technical.variant
-        kept = best.setdefault((one.order.package.id, variant.weight_format.id, variant.kv_cache_dtype), [])
+        kept = best.setdefault((one.order.package.id, *one.technical.variant.name), [])
         if all(one.status < earlier.status for earlier in kept):
             kept.append(one)
     left = [one for kept in best.values() for one in kept]

@@ -6,10 +6,12 @@ the best is kept: status, then idle GPUs, then headroom; a layout behind one tha
 stand before it and is not estimated. The result does not depend on the catalogue's order.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterable
 from decimal import Decimal
 from typing import NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from tonnage.catalog import Catalog, resolve
@@ -29,8 +31,12 @@ from tonnage.spec.hub import Fetch
 ON_THE_HOST = ("n_gpu_layers", "cpu_moe_layers", "cpu_offload_gb")
 """Engine settings that leave weights on the host."""
 
-EstimateKey = tuple[str, int, int, str | None, int]
-"""GPU, its memory, identity of the layout, sharding, variant."""
+EstimateKey = tuple[str, int, Placement, str | None]
+"""GPU, its memory, layout, sharding."""
+Estimates = dict[EstimateKey, Technical]
+MOST_VARIANTS = 24
+"""Cards whose estimates are kept for the next request about the same card: another budget, duration or offer."""
+_held: OrderedDict[tuple[str, float, bytes], Estimates] = OrderedDict()
 
 
 class Found(NamedTuple):
@@ -68,10 +74,10 @@ class Search:
         self.catalog = catalog
         self.need = need
         self.variants = variants
-        self._estimates: dict[EstimateKey, Technical] = {}
+        self._estimates = [held_estimates(catalog.version, v, need.spare) for v in variants]
+        self._touched: set[tuple[int, EstimateKey]] = set()
         self._layouts: dict[tuple[int, int, int], tuple[Placement, ...]] = {}
         self._least = [least_weights(v) for v in variants]
-        self._placements: dict[Placement, Placement] = {}
         self._best: dict[tuple[str, int, int, int, int], Technical] = {}
         self._technical_judged: dict[int, tuple[Judged, ...]] = {}
         self.packages, self.apart = in_scope(catalog, need)
@@ -79,8 +85,8 @@ class Search:
 
     @property
     def estimates(self) -> int:
-        """Estimates made. [unitless]"""
-        return len(self._estimates)
+        """Estimates the answer rests on. [unitless]"""
+        return len(self._touched)
 
     def all(self) -> list[Found]:
         """Every order under every variant, in order of package id, hosts and variant."""
@@ -148,16 +154,16 @@ class Search:
         key = (gpus, domain, number)
         held = self._layouts.get(key)
         if held is None:
-            found = choices(self.variants[number], gpus, domain, self.need)
-            held = self._layouts[key] = tuple(self._placements.setdefault(p, p) for p in found)
+            held = self._layouts[key] = tuple(choices(self.variants[number], gpus, domain, self.need))
         return held
 
     def technical(self, gpu: Gpu, gpus: int, placement: Placement, sharding: str | None, number: int) -> Technical:
         """The one estimate of a layout on a GPU."""
-        key = (gpu.id, gpu.memory_usable_bytes, id(placement), sharding, number)
-        held = self._estimates.get(key)
+        estimates, key = self._estimates[number], (gpu.id, gpu.memory_usable_bytes, placement, sharding)
+        self._touched.add((number, key))
+        held = estimates.get(key)
         if held is None:
-            held = self._estimates[key] = estimated(
+            held = estimates[key] = estimated(
                 self.variants[number], gpu, gpus, placement, sharding=sharding, spare=self.need.spare
             )
         return held.on(gpus)
@@ -180,6 +186,28 @@ class Search:
             if _speaks_of(one, order, technical):
                 judged = _weighed(judged, one)
         return judged
+
+
+def held_estimates(catalog_version: str, variant: Variant, spare: float) -> Estimates:
+    """
+    Estimates of a card that are known already, from whatever request asked first.
+
+    Args:
+        catalog_version: Facts they rest on.
+        variant: Resolved card with its format.
+        spare: Part of the usable memory that must stay free. [fraction]
+
+    Returns:
+        The shared table, filled as layouts are asked for; the oldest card is forgotten first.
+    """
+    key = (catalog_version, spare, msgspec.json.encode(replace(variant.workload.card, failure=None)))
+    held = _held.pop(key, None)
+    if held is None:
+        held = {}
+        while len(_held) >= MOST_VARIANTS:
+            _held.popitem(last=False)
+    _held[key] = held
+    return held
 
 
 def least_weights(variant: Variant) -> int:
@@ -240,7 +268,8 @@ def _variant(
         known = catalog.formats.get(weight_format, "/offer/allow/weight_formats").id
         card = replace(card, weights=replace(card.weights, format=known, bytes=None))
     if kv_dtype is not None and card.serving is not None:
-        catalog.kv_formats.get(kv_dtype, "/offer/allow/kv_cache_dtypes")
+        if kv_dtype != "auto":
+            catalog.kv_formats.get(kv_dtype, "/offer/allow/kv_cache_dtypes")
         card = replace(card, serving=replace(card.serving, kv_cache_dtype=kv_dtype))
     return Variant(resolve(catalog, card, fetch=fetch), kv_dtype)
 

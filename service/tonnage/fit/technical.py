@@ -35,6 +35,11 @@ class Variant(NamedTuple):
     kv_cache_dtype: str | None
 
     @property
+    def name(self) -> tuple[str, str | None]:
+        """Weight format and cache type."""
+        return self.workload.weight_format.id, self.kv_cache_dtype
+
+    @property
     def weight_format(self) -> WeightFormat:
         """Format of the weights."""
         return self.workload.weight_format

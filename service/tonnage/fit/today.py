@@ -54,8 +54,13 @@ def with_what_is_known(search: Search, base: Found | None) -> Estimate | None:
         return None
     workload = _told_of(search, base)
     gpu = workload.gpu
-    card = replace(workload.card, placement=replace(workload.placement, gpu=None if gpu is None else gpu.id))
-    workload = replace(workload, card=card)
+    card = replace(
+        workload.card,
+        placement=replace(workload.placement, gpu=None if gpu is None else gpu.id),
+        measurements=request.measurements,
+        failure=request.failure,
+    )
+    workload = replace(workload, card=card, measurements=search.variants[0].workload.measurements)
 
     def reestimate(other: SizingCard) -> Estimate:
         changed = replace(resolve(search.catalog, other), gpu=gpu)
