@@ -12,9 +12,25 @@ LARGEST = 10**9
 
 
 class Fields:
-    """Lazy view of a config through a table; every lookup is remembered."""
+    """
+    Lazy view of a config through a table; every lookup is remembered.
 
-    __slots__ = ("_config", "_expressions", "_given", "_open", "_table", "_values", "kind", "nested", "pointer", "read")
+    `read` collects the keys that were looked at, `taken` the fields whose size came from the config class.
+    """
+
+    __slots__ = (
+        "_config",
+        "_expressions",
+        "_given",
+        "_open",
+        "_table",
+        "_values",
+        "kind",
+        "nested",
+        "pointer",
+        "read",
+        "taken",
+    )
 
     def __init__(
         self,
@@ -36,6 +52,7 @@ class Fields:
         self.pointer = pointer
         self.kind = ""
         self.read: set[str] = set()
+        self.taken: set[str] = set()
 
     @property
     def config(self) -> Mapping[str, Any]:
@@ -96,7 +113,7 @@ class Fields:
         inner = Fields(table, self._config, nested=self.nested, pointer=self.pointer, given=self._given | given)
         inner._expressions = table.derive | table.kinds.get(kind, {})
         inner.kind = kind
-        inner.read = self.read
+        inner.read, inner.taken = self.read, self.taken
         return inner
 
     def __getitem__(self, name: str) -> Any:
@@ -119,16 +136,15 @@ class Fields:
         table = self._table
         if name in table.facts:
             return table.facts[name]
-        for key in (*table.keys.get(name, ()), name):
-            value = self._config.get(key)
-            if value is not None:
-                self.read.add(key)
-                return value
-        if name in self._config:
-            self.read.add(name)
+        present = [key for key in (*table.keys.get(name, []), name) if key in self._config]
+        self.read.update(present)
+        if present:
+            values = (self._config[key] for key in present)
+            return next((value for value in values if value is not None), None)
         default = table.defaults.get(name)
-        if default is None and self.nested:
-            default = table.assumed.get(name)
+        if default is None and self.nested and name in table.assumed:
+            self.taken.add(name)
+            return table.assumed[name]
         return default
 
     def evaluate(self, text: str) -> Any:
@@ -155,7 +171,7 @@ class Fields:
 
     def key(self, name: str) -> str:
         """Key of the config that holds a field, its first alias when none does."""
-        candidates = (*self._table.keys.get(name, ()), name)
+        candidates = (*self._table.keys.get(name, []), name)
         return next((key for key in candidates if key in self._config), candidates[0])
 
     def missing(self, names: Iterable[str]) -> MissingFact:

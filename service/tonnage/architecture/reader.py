@@ -117,9 +117,15 @@ def _model(reading: Reading, comparison: Comparison, model_type: str, config: Ma
         max_source_positions=reading.encoder.count("max_position_embeddings") if reading.encoder else 0,
         config=dict(config),
         trust=comparison.trust,
-        notes=comparison.notes,
+        notes=(*comparison.notes, *_from_class(text)),
         unknown_fields=comparison.unknown_fields,
     )
+
+
+def _from_class(text: Fields) -> tuple[str, ...]:
+    taken = sorted(text.taken - {"max_position_embeddings"})
+    where = "the config" if text.pointer == "/model/config" else text.pointer.rpartition("/")[2]
+    return (f"{where} leaves to its class: {', '.join(taken)}",) if taken else ()
 
 
 def _rope_scaling(text: Fields) -> dict[str, Any] | None:

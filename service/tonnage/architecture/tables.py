@@ -11,6 +11,7 @@ from msgspec import Struct
 from tonnage.errors import CatalogError
 from tonnage.spec.model import Component, Shard
 
+CLASS_SIZES = "class_sizes.toml"
 TABLE_FILES = ("architectures.toml", "encoders.toml", "towers.toml", "generic.toml")
 
 
@@ -67,7 +68,10 @@ class Table(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     defaults: dict[str, Any] = {}
     """Field -> what the config class assumes when the key is absent."""
     assumed: dict[str, Any] = {}
-    """Field -> size the class assumes: holds for nested configs only, which are stored as differences."""
+    """
+    Field -> size the class assumes: holds for nested configs only, which are stored as differences. Not inherited;
+    most stand in class_sizes.toml.
+    """
     names: dict[str, str] = {}
     """Role -> module name in the checkpoint; a trailing "!" marks a bare parameter."""
     norms: tuple[str, ...] = ()
@@ -95,12 +99,16 @@ class Table(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 @cache
 def tables() -> dict[str, Table]:
     """All tables by model type, each complete with what it inherits."""
-    raw: dict[str, dict[str, Any]] = {}
-    for file in TABLE_FILES:
-        source = resources.files("tonnage.architecture").joinpath(file)
-        raw |= tomllib.loads(source.read_text(encoding="utf-8"))
+    raw = {name: table for file in TABLE_FILES for name, table in _data(file).items()}
+    sizes = _data(CLASS_SIZES)
     done: dict[str, dict[str, Any]] = {}
-    return {name: _convert(name, _inherited(name, raw, done)) for name in raw}
+    complete = {name: _inherited(name, raw, done) for name in raw}
+    assumed = {name: sizes.get(name, {}) | raw[name].get("assumed", {}) for name in raw}
+    return {name: _convert(name, {**table, "assumed": assumed[name]}) for name, table in complete.items()}
+
+
+def _data(file: str) -> dict[str, Any]:
+    return tomllib.loads(resources.files("tonnage.architecture").joinpath(file).read_text(encoding="utf-8"))
 
 
 def _convert(name: str, merged: dict[str, Any]) -> Table:
