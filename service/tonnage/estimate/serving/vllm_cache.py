@@ -218,7 +218,7 @@ def _with_blocks(classes: list[CacheClass], block_size: int, align: int) -> tupl
         block_size = max(block_size, grown)
     sized = [replace(c, block_size=block_size) for c in classes]
     kinds = {(c.kind, c.window) for c in sized}
-    if len(kinds) == 1 and not state:
+    if len(kinds) <= 1 and not state:
         return tuple(sized)
     page = max(c.page for c in sized)
     return tuple(_paged(c, page) for c in sized)
