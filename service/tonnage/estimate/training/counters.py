@@ -3,10 +3,10 @@
 from typing import NamedTuple
 
 from tonnage.estimate.training.settings import FSDP, Settings
+from tonnage.laws import device_context
 from tonnage.laws import reserved as laws
-from tonnage.laws import runtime
 from tonnage.spec.facts import Gpu
-from tonnage.units import GiB, MiB
+from tonnage.units import GiB
 
 DEFAULT_MULTIPROCESSORS = 108
 """An A100's, where no GPU is stated. [unitless]"""
@@ -92,13 +92,12 @@ def context(gpu: Gpu | None, *, eager: bool) -> int:
 
     Source: 0.45 GiB on A100 lazy, 0.9 GiB eager, 0.62 GiB on H100: tests/measured/training.json (device rows).
     """
+    if gpu is not None and gpu.vendor.lower() == "amd":
+        return device_context.rocm()
     multiprocessors = (gpu.multiprocessors if gpu is not None else None) or DEFAULT_MULTIPROCESSORS
-    bare = runtime.device_context(multiprocessors=multiprocessors)
-    return bare + (EAGER_KERNELS if eager else LAZY_KERNELS)
+    libraries = device_context.torch_libraries_most() if eager else device_context.torch_libraries()
+    return device_context.cuda(multiprocessors=multiprocessors) + libraries
 
-
-EAGER_KERNELS = 600 * MiB
-LAZY_KERNELS = 130 * MiB
 
 NCCL = GiB
 """Communicators of one process; measured 0.5 to 1.9 GiB. [bytes]"""

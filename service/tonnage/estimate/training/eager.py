@@ -11,18 +11,20 @@ Source:
 
 from tonnage.estimate.training import operators as op
 from tonnage.estimate.training.recipe import Recipe
-from tonnage.estimate.training.tape import Form, Parameter, Tape, Tensor, per_token
-from tonnage.spec.model import Attention, Layer, Mlp
+from tonnage.estimate.training.tape import Parameter, Tape, Tensor, per_token
+from tonnage.spec.model import Attention, Layer, Mlp, Model, Moe
 
 
 class Block:
     """A layer's forward pass; calling it again, as checkpointing does, uses the same weights."""
 
-    def __init__(self, tape: Tape, layer: Layer, hidden: int, recipe: Recipe) -> None:
+    def __init__(self, tape: Tape, layer: Layer, model: Model, recipe: Recipe) -> None:
         self.tape = tape
         self.layer = layer
-        self.hidden = hidden
+        self.hidden = model.hidden_size
         self.recipe = recipe
+        self.drops_stream = _any_positive(model, _STREAM_DROPOUTS)
+        self.drops_scores = _any_positive(model, _SCORE_DROPOUTS)
         self.weights: dict[str, Parameter] = {}
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -38,12 +40,14 @@ class Block:
         residual = x
         h = self.norm(x, "1")
         h, weights = self.mix(h)
+        h = op.dropout(self.tape, h, active=self.drops_stream)
         if wrapped:
             h = self.norm(h, "2")
         h = op.add(self.tape, residual, h)
         residual = h
         h = self.norm(h, "3")
         h = self.feed(h)
+        h = op.dropout(self.tape, h, active=self.drops_stream)
         if wrapped:
             h = self.norm(h, "4")
         h = op.add(self.tape, residual, h)
@@ -274,6 +278,7 @@ class Block:
             weights = op.scale(tape, weights)
         weights = op.shift(tape, weights)
         weights = op.cast(tape, op.softmax(tape, weights), q.element_bytes)
+        weights = op.dropout(tape, weights, active=self.drops_scores)
         rows = v if copies > 1 or self.recipe.single else op.copy(tape, v)
         out = op.matmul(tape, weights, rows, per_token(heads * attention.v_head_dim))
         del rows
@@ -290,12 +295,76 @@ class Block:
     # ---- feed-forward ----
 
     def feed(self, x: Tensor) -> Tensor:
-        """Dense feed-forward of the layer."""
-        mlp = self.layer.mlp
-        if mlp is None:
+        """Feed-forward of the layer: dense, routed, or both."""
+        mlp, moe = self.layer.mlp, self.layer.moe
+        if mlp is None and moe is None:
             return op.negate(self.tape, x)
+        if moe is not None:
+            routed = self._mixture(x, moe)
+            return routed if mlp is None else op.add(self.tape, self._dense(x, mlp), routed)
+        return self._dense(x, mlp) if mlp is not None else x
+
+    def _dense(self, x: Tensor, mlp: Mlp) -> Tensor:
         inner = self._inner(x, mlp)
         return self.project(inner, "down", self.hidden)
+
+    def _mixture(self, x: Tensor, moe: Moe) -> Tensor:
+        """Router, routed experts as one grouped product, shared experts beside them."""
+        scores = self._scores_of(x, moe)
+        routed = self._experts(x, scores, moe)
+        if not moe.shared_intermediate_size:
+            return routed
+        shared = self._shared(x, moe)
+        return op.add(self.tape, routed, shared)
+
+    def _scores_of(self, x: Tensor, moe: Moe) -> Tensor:
+        tape, chosen = self.tape, moe.num_experts_per_tok
+        router = self.weight("router", self.hidden * moe.num_experts)
+        logits = op.linear(tape, x, router, per_token(moe.num_experts))
+        probabilities = op.softmax(tape, logits)
+        picked = op.gather(tape, probabilities, per_token(chosen), index_bytes=8)
+        return op.cast(tape, op.multiply(tape, picked, picked), x.element_bytes)
+
+    def _experts(self, x: Tensor, scores: Tensor, moe: Moe) -> Tensor:
+        tape, chosen = self.tape, moe.num_experts_per_tok
+        width, hidden = moe.moe_intermediate_size, moe.hidden_size or self.hidden
+        rows = op.gather(tape, x, per_token(chosen * hidden), index_bytes=8 * chosen)
+        product = self._expert_product(rows, moe, chosen * width)
+        down = self._grouped(product, "expert_down", moe.num_experts * width * hidden, chosen * hidden)
+        weighted = op.multiply(tape, down, scores)
+        ordered = op.gather(tape, weighted, weighted.elements, index_bytes=8 * chosen)
+        del weighted
+        return op.total(tape, ordered, per_token(hidden))
+
+    def _expert_product(self, rows: Tensor, moe: Moe, width: int) -> Tensor:
+        tape, hidden = self.tape, moe.hidden_size or self.hidden
+        elements = moe.num_experts * moe.moe_intermediate_size * hidden
+        if not moe.gated:
+            return op.activation(tape, self._grouped(rows, "expert_up", elements, width))
+        both = self._grouped(rows, "expert_gate_up", 2 * elements, 2 * width)
+        gate, up = op.split(tape, both, per_token(width), per_token(width))
+        return op.multiply(tape, op.activation(tape, gate), up)
+
+    def _grouped(self, x: Tensor, role: str, elements: int, out: int) -> Tensor:
+        """One product for all experts; a quantized stack is dequantized whole."""
+        recipe, tape = self.recipe, self.tape
+        if not recipe.four_bit:
+            return op.grouped(tape, x, self.weight(role, elements), per_token(out))
+        x = op.cast(tape, x, recipe.compute_bytes)
+        return op.dequantized(
+            tape, x, per_token(out), elements=elements, scales=0, keeps_input=recipe.keeps_inputs, copies=1
+        )
+
+    def _shared(self, x: Tensor, moe: Moe) -> Tensor:
+        tape, width = self.tape, moe.shared_intermediate_size
+        gate = op.activation(tape, self.project(x, "shared_gate", width))
+        inner = op.multiply(tape, gate, self.project(x, "shared_up", width))
+        out = self.project(inner, "shared_down", self.hidden)
+        if not moe.shared_gate:
+            return out
+        weight = self.weight("shared_expert_gate", self.hidden)
+        share = op.from_result(tape, op.linear(tape, x, weight, per_token(1)))
+        return op.multiply(tape, share, out)
 
     def _inner(self, x: Tensor, mlp: Mlp) -> Tensor:
         tape, width = self.tape, mlp.intermediate_size
@@ -308,7 +377,9 @@ class Block:
         return op.multiply(tape, op.activation(tape, self.project(x, "gate", width)), self.project(x, "up", width))
 
     def _activated(self, x: Tensor, name: str) -> Tensor:
-        """`gelu_new` in Python operators, everything else in one kernel."""
+        """`gelu_new` in Python operators, everything else in one kernel; relu keeps its result."""
+        if name == "relu":
+            return op.from_result(self.tape, x)
         if name != "gelu_new" or self.recipe.code != "transformers":
             return op.activation(self.tape, x)
         tape = self.tape
@@ -335,11 +406,14 @@ def normalised(tape: Tape, x: Tensor, weight: Parameter, *, kind: str, fused: bo
     return op.weighted(tape, op.cast(tape, h, kept), weight)
 
 
+_STREAM_DROPOUTS = ("resid_pdrop", "residual_dropout", "hidden_dropout", "dropout", "hidden_dropout_prob")
+_SCORE_DROPOUTS = ("attn_pdrop", "attention_dropout", "attention_probs_dropout_prob")
+
+
+def _any_positive(model: Model, keys: tuple[str, ...]) -> bool:
+    return any(isinstance(p := model.config.get(key), float) and p > 0 for key in keys)
+
+
 def _width(x: Tensor) -> int:
     """Elements per token. [elements]"""
     return x.elements[1]
-
-
-def stream(width: int) -> Form:
-    """Elements of the residual stream."""
-    return per_token(width)

@@ -183,7 +183,24 @@ def softmax(tape: Tape, x: Tensor, *, element_bytes: int = 4) -> Tensor:
     return from_result(tape, cast(tape, x, element_bytes))
 
 
+def gather(tape: Tape, x: Tensor, elements: Form, *, index_bytes: int) -> Tensor:
+    """Rows picked by an index, which is saved."""
+    node = tape.node([x], [Out(x.form)])
+    tape.save(node, tape.new(per_token(index_bytes), 1).storage)
+    return tape.new(elements, x.element_bytes, node)
+
+
+def total(tape: Tape, x: Tensor, elements: Form) -> Tensor:
+    """A sum over one dimension: its gradient is a view."""
+    return tape.new(elements, x.element_bytes, tape.node([x], [PASS]))
+
+
 # ---- matrix products ----
+
+
+def grouped(tape: Tape, x: Tensor, weight: Parameter, out_elements: Form) -> Tensor:
+    """A product per expert in one kernel, in the dtype of the weight whatever autocast says."""
+    return _matmul(tape, cast(tape, x, weight.element_bytes), weight, out_elements)
 
 
 def linear(tape: Tape, x: Tensor, weight: Parameter, out_elements: Form) -> Tensor:

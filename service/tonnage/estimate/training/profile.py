@@ -100,6 +100,10 @@ def _kinds(model: Model, recipe: Recipe) -> list[tuple[Layer, tuple[int, ...]]]:
     return alone + ([(first, indices[1:])] if len(indices) > 1 else []) + groups[1:]
 
 
+def _learned_positions(layers: list[Layer]) -> bool:
+    return any(layer.attention is not None and layer.attention.rotary == "learned" for layer in layers)
+
+
 def _part(segment: Segment) -> Part:
     return Part(segment.net, undominated(segment.points))
 
@@ -112,7 +116,7 @@ class _Run:
         self.model = model
         self.recipe = recipe
         self.layers = layers
-        self.blocks = [Block(tape, layer, model.hidden_size, recipe) for layer in layers]
+        self.blocks = [Block(tape, layer, model, recipe) for layer in layers]
         self.mask: Tensor | None = None
         self.loss: Tensor | None = None
         self.vocabulary = model.vocab_size * model.hidden_size
@@ -146,6 +150,12 @@ class _Run:
     def _embedded(self) -> Tensor:
         tape, model = self.tape, self.model
         x = op.embedding(tape, self.embedding, model.hidden_size)
+        if _learned_positions(self.layers):
+            positions = Parameter(
+                model.max_position_embeddings * model.hidden_size, self.recipe.norm_bytes, self.recipe.trains
+            )
+            x = op.add(tape, x, op.embedding(tape, positions, model.hidden_size))
+            x = op.dropout(tape, x, active=self.blocks[0].drops_stream)
         if self.recipe.attention == "eager":
             self.mask = tape.new(op.pairs(1), x.element_bytes)
         if x.node is None and self.recipe.input_gradients and self.recipe.checkpointing != "none":
@@ -168,6 +178,8 @@ class _Run:
         if self.recipe.fused_loss:
             return _fused_loss(tape, h, self.head, self.model.vocab_size)
         logits = op.linear(tape, h, self.head, per_logit_token(self.model.vocab_size))
+        if any(self.model.config.get(key, 1) not in (1, 1.0, None) for key in ("logits_scaling", "logit_scale")):
+            logits = op.scale(tape, logits)
         if self.model.config.get("final_logit_softcapping"):
             logits = op.scale(tape, logits)
             logits = op.from_result(tape, logits)

@@ -18,9 +18,9 @@ from tonnage.spec.facts import Optimizer, WeightFormat
 from tonnage.spec.model import Model
 from tonnage.spec.workload import Workload
 
-_RULES = WeightRules(allocation_multiple=512)
-_UNTIED_RULES = WeightRules(allocation_multiple=512, tied_head_stored=True)
-_MEGATRON_RULES = WeightRules(allocation_multiple=512, vocabulary_multiple=128, layer_surplus="refuse")
+_RULES = WeightRules()
+_UNTIED_RULES = WeightRules(tied_head_stored=True)
+_MEGATRON_RULES = WeightRules(vocabulary_multiple=128, layer_surplus="refuse")
 
 
 class Trainable(Struct, frozen=True):
