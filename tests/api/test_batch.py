@@ -156,7 +156,9 @@ async def _long_batch(url: str) -> None:
 
 def test_a_caller_that_stops_sending_is_not_waited_for() -> None:
     with serving(access_log="false", deadline_seconds=1) as process, process.connect() as connection:
-        head = b"POST /estimate HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-ndjson\r\nContent-Length: 1000\r\n\r\n"
+        head = (
+            b"POST /estimate HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-ndjson\r\nContent-Length: 1000\r\n\r\n"
+        )
         connection.sendall(head + count(1) + b"\n")
         received = b""
         while part := connection.recv(65_536):

@@ -106,9 +106,10 @@ class _Rule:
         own = model.quantization_config if model.weight_format == weight_format.id else None
         self.format = weight_format
         self.plain = plain_format(dtype)
-        self.skipped = tuple(patterns(_skipped_names(own or {}), weight_format.skips))
+        named = tuple(patterns(_skipped_names(own or {})))
+        self.skipped = (*named, *patterns(weight_format.skips)) if own is None else named
         self.groups = tuple(_groups(own or {}, formats))
-        listed = bool(self.skipped or self.groups)
+        listed = bool(named or self.groups)
         mixture = any(group.layer.moe for group in model.layers)
         self.experts_only = weight_format.experts_only or (
             weight_format.experts_only_in_mixtures and mixture and not listed

@@ -95,6 +95,25 @@ def captured(
     return base + layers * sizes * per_node + pool + mixture_of_experts
 
 
+def captured_reductions(*, layers: int, sizes: int, per_reduction: int) -> int:
+    """
+    Memory of all-reduces that NCCL captures: two per layer and size, where no custom kernel takes their place.
+
+    Args:
+        layers: Decoder layers of this rank. [layers]
+        sizes: Captured batch sizes. [unitless]
+        per_reduction: One captured all-reduce. [bytes]
+
+    Returns:
+        Size. [bytes]
+
+    Source:
+        vllm-project/vllm issue 7553 (Yi-34B on 4 x RTX 4090, 2,464 MiB); measured:
+        tests/measured/serving_sglang.json#sgl-qwq32b-l4x4
+    """
+    return 2 * layers * sizes * per_reduction
+
+
 def dequantized_gate_up(*, hidden_size: int, width: int, element_bytes: int) -> int:
     """
     One gate and up projection in 16 bit, which a bitsandbytes graph keeps in its pool.

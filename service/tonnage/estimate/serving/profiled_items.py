@@ -8,15 +8,24 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from tonnage.spec.model import Vision
+from tonnage.spec.model import Model, Vision
 
 _LARGEST_QWEN_IMAGE = 16_384
 """max_pixels 12,845,056 / 28^2 (Qwen2-VL), longest_edge 16,777,216 / 32^2 (Qwen3-VL). [tokens]"""
+_LARGEST_QWEN3_5_VIDEO = 114_688
+"""
+Longest edge of the video processor (234,881,024 pixels) over two frames and 32^2 pixels a token. Block counts of
+vllm-project/recipes pull request 831 (556 with bf16 weights on 95 GiB) need a profile of this size. [tokens]
+"""
 _VIDEO_FRAME_PAIRS = 7
 _LLAMA4_TILES = 17
 _INTERNVL_TILES = 13
 _INTERNVL_TILE_TOKENS = 256
 _KIMI_SIDE = 37
+_GEMMA4_FRAMES = 32
+_GEMMA4_FRAME_TOKENS = 70
+_GEMMA4_IMAGE_TOKENS = 280
+_GEMMA4_POOLING = 3
 
 
 class Item(Struct, frozen=True):
@@ -26,19 +35,22 @@ class Item(Struct, frozen=True):
     patches: int
 
 
-def largest_item(vision: Vision, max_model_len: int, videos: bool) -> Item | None:
+def largest_item(model: Model, max_model_len: int, videos: bool) -> Item | None:
     """
     The item an engine profiles a tower with.
 
     Args:
-        vision: The tower.
+        model: A model with a vision tower.
         max_model_len: Longest request. [tokens]
         videos: Videos are allowed as well.
 
     Returns:
         Tokens and patches; None when the processor's rule is not known.
     """
-    rule = _RULES.get(str(vision.config.get("model_type", "")))
+    vision = model.vision
+    if vision is None:
+        return None
+    rule = _RULES.get(str(vision.config.get("model_type") or model.model_type))
     if rule is not None:
         return rule(vision, max_model_len, videos)
     if not vision.tokens_per_image:
@@ -72,6 +84,10 @@ def _qwen3(vision: Vision, _: int, __: bool) -> Item:
     return _merged(vision, _LARGEST_QWEN_IMAGE)
 
 
+def _qwen3_5(vision: Vision, _: int, videos: bool) -> Item:
+    return _merged(vision, _LARGEST_QWEN3_5_VIDEO if videos else _LARGEST_QWEN_IMAGE)
+
+
 def _merged(vision: Vision, tokens: int) -> Item:
     return Item(tokens, tokens * vision.spatial_merge_size * vision.spatial_merge_size)
 
@@ -86,18 +102,28 @@ def _internvl(vision: Vision, _: int, __: bool) -> Item:
     return Item(_INTERNVL_TILES * _INTERNVL_TILE_TOKENS, _INTERNVL_TILES * (_grid(vision) + 1))
 
 
+def _gemma4(vision: Vision, _: int, videos: bool) -> Item:
+    """Frames of a video are small, but there may be 32 of them, each with 8 tokens around it."""
+    pooled = _GEMMA4_POOLING * _GEMMA4_POOLING
+    if videos:
+        return Item(_GEMMA4_FRAMES * (_GEMMA4_FRAME_TOKENS + 8), _GEMMA4_FRAMES * _GEMMA4_FRAME_TOKENS * pooled)
+    tokens = int(vision.config.get("default_output_length") or _GEMMA4_IMAGE_TOKENS)
+    return Item(tokens, tokens * pooled)
+
+
 def _kimi(vision: Vision, _: int, __: bool) -> Item:
     return _merged(vision, _KIMI_SIDE * _KIMI_SIDE)
 
 
 _RULES: dict[str, Callable[[Vision, int, bool], Item | None]] = {
-    "siglip_vision_model": _fixed_tile,
+    "siglip_vision_model": _fixed_tile, "gemma3": _fixed_tile, "mistral3": _pixtral,
     "pixtral": _pixtral,
     "qwen2_vl": _qwen2, "qwen2_vl_vision": _qwen2, "qwen2_5_vl": _qwen2, "qwen2_5_vl_vision": _qwen2,
     "qwen3_vl": _qwen3, "qwen3_vl_vision": _qwen3, "qwen3_vl_moe": _qwen3, "qwen3_vl_moe_vision": _qwen3,
-    "qwen3_5": _qwen3, "qwen3_5_vision": _qwen3, "qwen3_5_moe": _qwen3, "qwen3_5_moe_vision": _qwen3,
-    "llama4_vision_model": _llama4,
+    "qwen3_5": _qwen3_5, "qwen3_5_vision": _qwen3_5, "qwen3_5_moe": _qwen3_5, "qwen3_5_moe_vision": _qwen3_5,
+    "llama4_vision_model": _llama4, "llama4": _llama4,
     "internvl_vision": _internvl, "intern_vit_6b": _internvl,
-    "moonvit": _kimi,
+    "gemma4_vision": _gemma4, "gemma4": _gemma4,
+    "moonvit": _kimi, "kimi_vl": _kimi,
 }  # fmt: skip
 """By model_type of the vision config. Source: vllm-project/vllm@0.19.0 vllm/model_executor/models/<model>.py ProcessingInfo."""

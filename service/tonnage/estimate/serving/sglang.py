@@ -93,7 +93,7 @@ def account(workload: Workload) -> Account:
                 ranks=rank.ranks,
                 stage=rank.stage,
                 phases=sglang_items.phases(rank, chosen, _demand_bytes(rank.pools, wanted), claims=known),
-                demand_kv=exactly(_demand_bytes(rank.pools, wanted)),
+                demand_kv=exactly(_demand_of_pool(rank.pools, wanted, chosen)),
             )
             for rank in ranks
         ),
@@ -303,6 +303,14 @@ def _demand_bytes(pools: Pools, wanted: Demand) -> int:
     return tokens * pools.token_bytes + wanted.requests * pools.state_bytes
 
 
+def _demand_of_pool(pools: Pools, wanted: Demand, chosen: Settings) -> int:
+    """What must be there to start: a request of the longest length that the pool does not hold is refused later."""
+    needed = _demand_bytes(pools, wanted)
+    if wanted.tokens < chosen.context:
+        return needed
+    return min(needed, max(0, pools.memory.expected))
+
+
 def _kv_cache(pools: Pools, chosen: Settings, known: bool) -> KvCache:
     if not known:
         return KvCache(
@@ -381,7 +389,7 @@ def _against_tokens(chosen: Settings, pools: Pools, wanted: Demand) -> list[Find
     lowest = pools.tokens.low * pools.token_bytes + pools.slots * pools.state_bytes
     if needed <= lowest:
         return []
-    asked = wanted.tokens < chosen.context or wanted.requests > 1
+    asked = wanted.tokens < chosen.context
     status: Verdict = "excluded" if asked and needed > available * 1.1 else "needs_confirmation"
     reason = (
         f"{wanted.requests} x {wanted.tokens} tokens need {format_size(needed)} of cache, the fraction leaves "

@@ -144,7 +144,7 @@ def _stage_ranks(common: Common, stage: StageWeights) -> Iterator[RankAccount]:
     beside_weights = _beside_weights(common, stage)
     lora = workload.serving.lora if workload.serving is not None else None
     slots = lora_slots(workload.model, lora, stage.layers, chosen, tp) if lora is not None else 0
-    graph = graphs(shape, chosen, kernel.family, lora is not None)
+    graph = graphs(shape, chosen, kernel.family, lora=lora is not None, ranks=tp)
     for samples, ranks in _sampling_ranks(chosen, last, stage.stage * tp, tp):
         place = Rank(
             first=stage.stage == 0,

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from tonnage.estimate.serving.demand import Demand
+from tonnage.estimate.serving.profiled_items import largest_item
 from tonnage.estimate.serving.vllm_cache import Layout
 from tonnage.estimate.serving.vllm_settings import Settings
 from tonnage.laws import budget
@@ -60,7 +61,8 @@ def unknowns(facts: Facts) -> tuple[str, ...]:
         found.append("activation and non-torch memory on AMD: laws are derived from CUDA runs")
     if facts.workload.draft is not None:
         found.append("cache and activations of the draft model")
-    if facts.settings.images and facts.workload.model.vision and not facts.workload.model.vision.tokens_per_image:
+    model, chosen = facts.workload.model, facts.settings
+    if chosen.images and largest_item(model, chosen.max_model_len, chosen.videos) is None:
         found.append("vision encoder's profile: tokens per image not known")
     return tuple(found)
 
@@ -92,7 +94,24 @@ def _settings(facts: Facts) -> list[Finding]:
                 field="/serving/max_num_seqs",
             )
         )
-    return found
+    return [*found, *_long_items(facts)]
+
+
+def _long_items(facts: Facts) -> list[Finding]:
+    """An image that becomes more tokens than a request may have is profiled, but how is not settled."""
+    model, chosen = facts.workload.model, facts.settings
+    if model.vision is None or not chosen.images:
+        return []
+    item = largest_item(model, chosen.max_model_len, chosen.videos)
+    if item is not None and item.tokens <= chosen.max_model_len:
+        return []
+    reason = "how many tokens the largest image becomes is not known: the encoder's profile is left out"
+    if item is not None:
+        reason = (
+            f"the largest image or video becomes {item.tokens} tokens, max_model_len is {chosen.max_model_len}: the "
+            "encoder's profile is uncertain; limit images and videos per prompt"
+        )
+    return [Finding(status="needs_confirmation", reason=reason, field="/serving/multimodal")]
 
 
 # ---- budget ----
@@ -155,9 +174,9 @@ def smallest_fraction(facts: Facts, blocks: int) -> float:
 
 
 def _slots(facts: Facts) -> list[Finding]:
-    """Every running request needs a block of each recurrent group."""
+    """Every running request needs a block of each recurrent group; newer releases refuse to start with fewer."""
     groups, blocks, chosen = facts.layout.recurrent_groups, facts.blocks, facts.settings
-    if not groups or blocks is None:
+    if not groups or blocks is None or chosen.eager or not chosen.release.refuses_few_states:
         return []
     slots = chosen.max_num_seqs
     if slots <= blocks.low:

@@ -36,7 +36,7 @@ _LORA = Term("lora_adapters", "derived", "laws.serving_buffers.lora_slots", "vll
 _FRAMEWORK = Term("framework", "calibrated", "laws.budget.pool_of_budget", _LOGS, counter="device")
 _COMMUNICATION = Term("communication", "calibrated", "laws.runtime.fusion_workspace", _LOGS, counter="device")
 _PENALTIES = Term(
-    "sampler", "derived", "laws.serving_buffers.penalty_counts", "vllm/v1/worker/gpu/sample/penalties.py",
+    "sampler_state", "derived", "laws.serving_buffers.penalty_counts", "vllm/v1/worker/gpu/sample/penalties.py",
     inside_budget=False,
 )  # fmt: skip
 _RUNNER = "vllm/v1/worker/gpu_model_runner.py profile_run"

@@ -253,7 +253,7 @@ def _images(model: Model, settings: Settings, rank: Rank) -> Images:
     skipped = settings.runner_v2 and not settings.release.v2_profiles_encoder
     if vision is None or not settings.images or not rank.first or skipped or settings.legacy:
         return NO_IMAGES
-    item = largest_item(vision, settings.max_model_len, settings.videos)
+    item = largest_item(model, settings.max_model_len, settings.videos)
     if item is None:
         return NO_IMAGES
     items = vision_encoder.items(
@@ -307,7 +307,7 @@ def _band(name: str, shape: RankShape, settings: Settings, *, thin: bool, images
     """How much smaller and larger the truth may be; `thin`: quantized or dealt-out experts. [fraction of the peak]"""
     mixture = shape.experts is not None
     cases = (
-        (name == "encoder", (0.15, 0.5)),
+        (name == "encoder", (0.15, 0.18)),
         (shape.mla is not None and name == "forward", (0.10, 1.5)),
         (mixture and thin, (0.05, 0.30)),
         (settings.runner_v2, (0.10, 0.15)),

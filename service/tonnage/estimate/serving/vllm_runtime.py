@@ -142,6 +142,10 @@ def _banded(amount: int, part: float) -> Amount:
     return Amount(int(amount * (1 - part)), amount, int(amount * (1 + part)))
 
 
+_CUSTOM_ALL_REDUCE_PCIE = 2
+"""Ranks without NVLink up to which the custom all-reduce may replace NCCL, where the GPUs see each other. [unitless]"""
+
+
 class Graphs(Struct, frozen=True, kw_only=True):
     """Graph memory of one rank."""
 
@@ -153,7 +157,7 @@ class Graphs(Struct, frozen=True, kw_only=True):
 NO_GRAPHS = Graphs(size=exactly(0), estimate=exactly(0))
 
 
-def graphs(shape: RankShape, settings: Settings, family: str, lora: bool) -> Graphs:
+def graphs(shape: RankShape, settings: Settings, family: str, *, lora: bool, ranks: int) -> Graphs:
     """
     What capturing takes, and what the engine itself thinks it takes.
 
@@ -162,6 +166,7 @@ def graphs(shape: RankShape, settings: Settings, family: str, lora: bool) -> Gra
         settings: vLLM's settings.
         family: Family of the weight format.
         lora: Adapters are enabled.
+        ranks: Tensor parallel size. [unitless]
 
     Returns:
         Both sizes with their bands.
@@ -190,6 +195,12 @@ def graphs(shape: RankShape, settings: Settings, family: str, lora: bool) -> Gra
     real = int(law * constants.v2_factor) if settings.runner_v2 else law
     spread = constants.spread if shape.experts is None else constants.spread * 1.4
     size = Amount(int(real / spread), real, int(real * spread))
+    if ranks > 1 and not settings.nvswitch:
+        reductions = cuda_graphs.captured_reductions(
+            layers=shape.layers, sizes=len(settings.captures), per_reduction=constants.per_reduction
+        )
+        likely = reductions if ranks > _CUSTOM_ALL_REDUCE_PCIE else 0
+        size = Amount(size.low, size.expected + likely // 2, size.high + reductions)
     counted = release.graph_estimate == "all" or (release.graph_estimate == "v1" and not settings.runner_v2)
     if not counted or settings.rocm:
         return Graphs(size=size, estimate=exactly(0))

@@ -205,7 +205,7 @@ class _Reader:
             if major == 10 and release.capture_limit_blackwell is not None:
                 limit = release.capture_limit_blackwell
             largest = cuda_graphs.largest_capture(
-                max_num_seqs=seqs,
+                max_num_seqs=seqs if release.captures_by_requests else limit,
                 tokens_per_request=1 + speculative,
                 limit=limit,
                 max_num_batched_tokens=tokens,

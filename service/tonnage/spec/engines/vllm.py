@@ -51,6 +51,8 @@ class GraphSize(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     mixture_of_experts: int = 0
     lora_factor: float = 1.0
     bitsandbytes: int = 0
+    per_reduction: int = 0
+    """Of one captured all-reduce without NVLink and custom kernel; measured. [bytes]"""
     estimate_factor: float = 0.0
     """The engine's own estimate over the size this law gives for the V1 runner. [unitless]"""
     v2_factor: float = 1.0
@@ -106,6 +108,8 @@ class Vllm(Release, frozen=True, kw_only=True, forbid_unknown_fields=True):
     v2_profiles_encoder: bool = True
 
     cudagraph_mode: Literal["decode", "piecewise", "full_and_piecewise"]
+    captures_by_requests: bool = True
+    """The largest default capture is twice max_num_seqs, as far as the limit goes; else it is the limit."""
     capture_step_above_256: int = 16
     capture_limit: int = 512
     capture_limit_blackwell: int | None = None
@@ -129,6 +133,8 @@ class Vllm(Release, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How "GPU KV cache size" is computed: blocks x block, blocks // groups x block, concurrency x max_model_len."""
     hybrid_kv: Literal["none", "sliding", "chunked"]
     """Layers that get groups of their own: none (every layer counts as full), sliding windows, also chunked-local."""
+    refuses_few_states: bool = False
+    """With full graphs it does not start when max_num_seqs exceeds the blocks for recurrent states; before, it captured less."""
     in_flight_batches: bool = False
     """Windows also reserve the batches in flight (asynchronous scheduling)."""
     expands_bitsandbytes_scales: bool = False

@@ -1,0 +1,134 @@
+"""
+How far our answers are from what engines printed, by engine and term.
+
+    python benchmarks/accuracy.py                      # table
+    python benchmarks/accuracy.py --cases              # every row
+    python benchmarks/accuracy.py --url http://127.0.0.1:8000   # through the service
+    python benchmarks/accuracy.py --write docs/accuracy.md
+    python benchmarks/accuracy.py --limits             # limits for tests/measured/limits.toml
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests" / "measured"))
+
+import comparison  # noqa: E402
+
+Asked = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+def through_library() -> Asked:
+    """Answers computed here."""
+    from tonnage.catalog import load_catalog, resolve
+    from tonnage.estimate import estimate
+    from tonnage.spec.card import SizingCard
+
+    catalog = load_catalog()
+
+    def ask(request: dict[str, Any]) -> dict[str, Any]:
+        found: dict[str, Any] = msgspec.to_builtins(estimate(resolve(catalog, msgspec.convert(request, SizingCard))))
+        return found
+
+    return ask
+
+
+def through_service(url: str) -> Asked:
+    """Answers of a running service."""
+    import httpx
+
+    client = httpx.Client(base_url=url, timeout=30)
+
+    def ask(request: dict[str, Any]) -> dict[str, Any]:
+        reply = client.post("/estimate", json=request)
+        reply.raise_for_status()
+        found: dict[str, Any] = reply.json()
+        return found
+
+    return ask
+
+
+def rows(ask: Asked, engine: str | None) -> Iterator[comparison.Row]:
+    """Rows of every measured serving case."""
+    for name, case in comparison.cases(engine):
+        try:
+            yield from comparison.compare(name, case, ask(case["request"]))
+        except Exception as error:  # (a case that fails is a row of the report)
+            print(f"{case['id']}: {type(error).__name__}: {error}", file=sys.stderr)
+
+
+def table(found: list[comparison.Row]) -> list[str]:
+    """Markdown lines, one per engine and term."""
+    lines = [
+        "| engine | term | n | signed median | median | p90 | in band | half-width |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for (engine, term), some in comparison.by_term(found).items():
+        s = comparison.summary(some)
+        lines.append(
+            f"| {engine} | {term} | {s.cases} | {s.signed_median:+.2%} | {s.median:.2%} | {s.p90:.2%} "
+            f"| {s.coverage:.0%} | {s.half_width:.2%} |"
+        )
+    return lines
+
+
+def every_row(found: list[comparison.Row]) -> list[str]:
+    """Lines, one per measured figure."""
+    return [
+        f"{r.case:40s} {r.term:24s} {r.measured:>16,.2f} {r.expected:>16,.2f} {r.error:+8.2%} {'' if r.inside else 'OUT'}"
+        for r in found
+    ]
+
+
+def limits(found: list[comparison.Row]) -> list[str]:
+    """Tables for limits.toml, a twentieth above today's errors."""
+    lines = []
+    for (engine, term), some in comparison.by_term(found).items():
+        s = comparison.summary(some)
+        lines.append(
+            f"{engine}.{term} = {{ cases = {s.cases}, median = {s.median * 1.05 + 1e-4:.4f}, p90 = {s.p90 * 1.05 + 1e-4:.4f}, "
+            f"coverage = {int(s.coverage * 1000) / 1000:.3f} }}"
+        )
+    outside: dict[str, dict[str, list[str]]] = {}
+    for row in found:
+        if not row.inside:
+            outside.setdefault(row.engine, {}).setdefault(row.case, []).append(row.term)
+    lines += [f"outside.{e}.{json.dumps(c)} = {json.dumps(t)}" for e, some in outside.items() for c, t in some.items()]
+    return lines
+
+
+PREFACE = """# How accurate the answers are
+
+Every row compares this version's answers with what engines printed in public start-up logs and tables (`tests/measured/`,
+each case with its source). Errors are relative to the printed figure; the half-width of the band is relative to the run's peak
+(counts: to the figure). "in band" is the share of printed figures inside our 95 % band.
+Written by `python benchmarks/accuracy.py --write docs/accuracy.md`.
+"""
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--engine", help="only this engine")
+    parser.add_argument("--url", help="ask a running service instead of the library")
+    parser.add_argument("--cases", action="store_true", help="print every row")
+    parser.add_argument("--limits", action="store_true", help="print limits for the tests")
+    parser.add_argument("--write", type=Path, help="write the table to a Markdown file")
+    arguments = parser.parse_args()
+    ask = through_service(arguments.url) if arguments.url else through_library()
+    found = list(rows(ask, arguments.engine))
+    lines = limits(found) if arguments.limits else every_row(found) if arguments.cases else table(found)
+    if arguments.write:
+        arguments.write.write_text(PREFACE + "\n" + "\n".join(table(found)) + "\n")
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""SGLang's accounting: fractions by release, pools, what stands outside."""
+
+from functools import cache
+
+import msgspec
+import pytest
+
+from tonnage.catalog import load_catalog, resolve
+from tonnage.estimate.serving import account
+from tonnage.spec.card import SizingCard
+
+QWEN_7B = {
+    "model_type": "qwen2", "hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28,
+    "num_attention_heads": 28, "num_key_value_heads": 4, "vocab_size": 152064, "max_position_embeddings": 32768,
+    "tie_word_embeddings": False, "torch_dtype": "bfloat16",
+}  # fmt: skip
+
+
+@cache
+def catalog():
+    return load_catalog()
+
+
+def answer(serving=None, placement=None, config=QWEN_7B):
+    request = {
+        "model": {"config": config},
+        "serving": {"engine": "sglang", "engine_version": "0.5.8", **(serving or {})},
+        "placement": {"gpu": "h100-sxm", **(placement or {})},
+    }
+    return account(resolve(catalog(), msgspec.convert(request, SizingCard)))
+
+
+def fraction(found):
+    return next(a.value for a in found.assumptions if a.field == "serving.gpu_memory_utilization")
+
+
+@pytest.mark.parametrize(
+    ("version", "ranks", "expected"),
+    [("0.4.3", 1, 0.88), ("0.4.3", 4, 0.85), ("0.4.6", 2, 0.87), ("0.4.9", 1, 0.875), ("0.5.8", 1, 0.835)],
+)
+def test_the_default_fraction_follows_the_release(version, ranks, expected):
+    found = answer({"engine_version": version}, {"tensor_parallel_size": ranks})
+
+    assert expected == pytest.approx(fraction(found), abs=0.045)
+
+
+def test_a_fraction_covers_weights_and_cache_of_what_is_free():
+    found = answer({"gpu_memory_utilization": 0.8})
+    phases = {p.phase: {i.component: i.bytes.expected for i in p.items} for p in found.loads[0].phases}
+    load = phases["load"]
+    inside = load["weights"] + load["buffers"] + found.kv_cache.pool.expected
+
+    assert found.claimed_bytes == pytest.approx(inside, rel=1e-6)
+
+
+def test_graphs_table_and_activations_stand_outside_the_fraction():
+    found = answer()
+    outside = {i.component for p in found.loads[0].phases for i in p.items if not i.inside_budget}
+
+    assert {"cuda_graphs", "workspace", "activations", "logits", "device_context"} == outside
+
+
+def test_tokens_are_the_pool_by_bytes_per_token():
+    cache_ = answer().kv_cache
+
+    assert 57_344 == cache_.bytes_per_token
+    assert cache_.capacity_tokens.expected == cache_.pool.expected // 57_344
+
+
+def test_disabled_graphs_are_not_captured():
+    found = answer({"disable_cuda_graph": True})
+
+    assert "cuda_graph" not in {p.phase for p in found.loads[0].phases}
+
+
+def test_weights_that_use_the_fraction_up_are_refused():
+    found = answer({"gpu_memory_utilization": 0.1})
+
+    assert "excluded" in {f.status for f in found.findings}
+
+
+def test_a_longest_request_beyond_the_pool_needs_confirmation_only():
+    found = answer({"gpu_memory_utilization": 0.22, "max_model_len": 131_072})
+
+    assert {"needs_confirmation"} == {f.status for f in found.findings}
+
+
+def test_a_stated_request_beyond_the_pool_is_refused():
+    found = answer(
+        {"gpu_memory_utilization": 0.22, "max_model_len": 131_072, "input_tokens": 120_000, "output_tokens": 1000}
+    )
+
+    assert "excluded" in {f.status for f in found.findings}

@@ -1,0 +1,232 @@
+"""vLLM's accounting on small cards whose every term can be worked out by hand."""
+
+from functools import cache
+
+import msgspec
+import pytest
+
+from tonnage.catalog import load_catalog, resolve
+from tonnage.estimate.serving import account
+from tonnage.spec.card import SizingCard
+from tonnage.units import GiB
+
+LLAMA_8B = {
+    "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+    "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 131072,
+    "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 8192},
+    "tie_word_embeddings": False, "torch_dtype": "bfloat16",
+}  # fmt: skip
+
+
+@cache
+def catalog():
+    return load_catalog()
+
+
+def workload(serving=None, placement=None, config=LLAMA_8B, **card):
+    request = {
+        "model": {"config": config},
+        "serving": {"engine": "vllm", "engine_version": "0.19.0", **(serving or {})},
+        "placement": {"gpu": "h100-sxm", **(placement or {})},
+        **card,
+    }
+    return resolve(catalog(), msgspec.convert(request, SizingCard))
+
+
+def answer(*args, **kwargs):
+    return account(workload(*args, **kwargs))
+
+
+def items(found, phase, load=0):
+    phases = {p.phase: p.items for p in found.loads[load].phases}
+    return {i.component: i for i in phases[phase]}
+
+
+def expected(found, phase, *components):
+    return sum(i.bytes.expected for i in items(found, phase).values() if i.component in components)
+
+
+def test_the_parts_and_the_pool_add_up_to_the_budget():
+    found = answer({"gpu_memory_utilization": 0.9})
+    counted = expected(
+        found,
+        "profile",
+        "weights",
+        "buffers",
+        "framework",
+        "communication",
+        "activations",
+        "logits",
+        "sampler",
+        "workspace",
+    )
+
+    assert found.claimed_bytes == counted + found.kv_cache.pool.expected
+
+
+def test_defaults_are_those_of_the_card_and_listed():
+    found = answer()
+    notes = {a.field: a.value for a in found.assumptions}
+
+    assert 1024 == notes["serving.max_num_seqs"]
+    assert 8192 == notes["serving.max_num_batched_tokens"]
+    assert 0.9 == notes["serving.gpu_memory_utilization"]
+    assert 131_072 == notes["serving.max_model_len"]
+
+
+def test_an_a100_is_of_the_small_tier():
+    notes = {a.field: a.value for a in answer(placement={"gpu": "a100-80-sxm"}).assumptions}
+
+    assert 256 == notes["serving.max_num_seqs"]
+    assert 2048 == notes["serving.max_num_batched_tokens"]
+
+
+def test_the_pool_does_not_depend_on_the_longest_request():
+    short, long = (answer({"max_model_len": n}).kv_cache.pool for n in (2048, 32_768))
+
+    assert short == long
+
+
+def test_fp8_cache_holds_twice_the_tokens():
+    plain, half = (answer({"kv_cache_dtype": d}).kv_cache.capacity_tokens.expected for d in ("auto", "fp8_e4m3"))
+
+    assert plain * 2 == pytest.approx(half, abs=32)
+
+
+def test_a_request_longer_than_the_pool_is_refused_with_the_fraction_it_would_take():
+    found = answer({"gpu_memory_utilization": 0.3, "max_model_len": 131_072})
+    reasons = [f for f in found.findings if f.status == "excluded"]
+
+    assert ["/serving/gpu_memory_utilization"] == [f.field for f in reasons]
+    assert "max_model_len 131072" in reasons[0].reason
+
+
+def test_a_budget_smaller_than_the_weights_leaves_no_blocks():
+    found = answer({"gpu_memory_utilization": 0.15})
+
+    assert "no available memory for the cache blocks" in found.findings[0].reason
+    assert 0 == found.kv_cache.pool.expected
+
+
+def test_demand_is_rounded_to_blocks_and_shares_prefixes():
+    one = answer({"concurrency": 1, "input_tokens": 17, "output_tokens": 1}).loads[0].demand_kv.expected
+    many = answer({"concurrency": 10, "input_tokens": 1000, "output_tokens": 24, "shared_prefix_tokens": 512})
+
+    assert 2 * 16 * 131_072 == one
+    assert (32 + 10 * 32) * 16 * 131_072 == many.loads[0].demand_kv.expected
+
+
+def test_without_a_demand_one_longest_request_stands_for_it():
+    assert 8192 * 131_072 == answer({"max_model_len": 8192}).loads[0].demand_kv.expected
+
+
+def test_tensor_parallel_ranks_hold_half_the_weights_and_all_of_the_sampler():
+    one, two = answer(), answer(placement={"tensor_parallel_size": 2})
+
+    assert 0.5 == pytest.approx(expected(two, "load", "weights") / expected(one, "load", "weights"), abs=0.001)
+    assert expected(one, "profile", "sampler") == expected(two, "profile", "sampler")
+
+
+def test_stages_without_a_head_have_no_sampler_term():
+    found = answer(placement={"pipeline_parallel_size": 2})
+
+    assert 2 == len(found.loads)
+    assert "sampler" not in items(found, "profile", 0)
+    assert "sampler" in items(found, "profile", 1)
+
+
+def test_eager_runs_capture_nothing():
+    found = answer({"enforce_eager": True})
+
+    assert "cuda_graph" not in {p.phase for p in found.loads[0].phases}
+
+
+@pytest.mark.parametrize(("version", "inside"), [("0.19.0", False), ("0.20.2", True)])
+def test_graphs_are_inside_the_budget_from_0_20(version, inside):
+    found = answer({"engine_version": version})
+
+    assert inside == items(found, "cuda_graph")["cuda_graphs"].inside_budget
+
+
+@pytest.mark.parametrize(
+    ("version", "units"), [("0.11.0", 9), ("0.19.0", 3), ("0.21.0", 3), ("0.24.0", 0), ("0.33.0", 3)]
+)
+def test_the_sampler_shrinks_and_grows_with_the_releases(version, units):
+    unit = 4 * 1024 * 128_256
+    sampler = expected(answer({"engine_version": version}), "profile", "sampler")
+
+    assert units * unit == pytest.approx(sampler, abs=unit * 0.6)
+
+
+def test_v0_chunks_long_contexts_only():
+    # 20k fits, 29k fails, 35k fits again
+    pools = {
+        length: answer(
+            {"engine_version": "0.6.4", "max_model_len": length, "gpu_memory_utilization": 0.9},
+            {"gpu": "rtx-3090"},
+        ).kv_cache
+        for length in (20_000, 29_000, 35_000)
+    }
+
+    assert pools[20_000].max_concurrency > 1
+    assert pools[29_000].max_concurrency < 1
+    assert pools[35_000].max_concurrency > 1
+
+
+def test_a_fixed_pool_is_taken_as_it_is():
+    found = answer({"kv_cache_memory_bytes": "10 GiB"})
+
+    assert 10 * GiB == found.kv_cache.pool.expected
+    assert found.claimed_bytes is None
+
+
+def test_slots_of_adapters_are_part_of_the_weights():
+    found = answer({"lora": {"max_loras": 1, "max_lora_rank": 32}})
+
+    assert 0.172 == pytest.approx(expected(found, "load", "lora_adapters") / GiB, abs=0.001)
+
+
+def test_offloaded_weights_move_to_the_host():
+    plain, moved = answer(), answer({"cpu_offload_gb": 4})
+
+    assert 4 * GiB == expected(plain, "load", "weights") - expected(moved, "load", "weights")
+    assert 4 * GiB == next(i for i in moved.host.items if i.component == "weights").bytes.expected
+
+
+def test_without_a_card_there_is_no_pool_but_a_need():
+    request = {"model": {"config": LLAMA_8B}, "serving": {"engine": "vllm", "max_model_len": 8192}}
+    found = account(resolve(catalog(), msgspec.convert(request, SizingCard)))
+
+    assert found.kv_cache.pool is None
+    assert found.claimed_bytes is None
+    assert 8192 * 131_072 == items(found, "idle")["kv_cache"].bytes.expected
+
+
+def test_more_requests_than_slots_wait():
+    found = answer({"concurrency": 300, "max_num_seqs": 256, "input_tokens": 100, "output_tokens": 100})
+
+    assert any(f.field == "/serving/max_num_seqs" and f.status == "needs_confirmation" for f in found.findings)
+
+
+def test_a_batch_smaller_than_its_requests_is_refused():
+    found = answer({"max_num_seqs": 256, "max_num_batched_tokens": 128})
+
+    assert any(f.field == "/serving/max_num_batched_tokens" and f.status == "excluded" for f in found.findings)
+
+
+def test_a_newer_version_is_answered_with_the_newest_profile_and_needs_confirmation():
+    found = answer({"engine_version": "1.0.0"})
+
+    assert any(f.field == "/serving/engine_version" for f in found.findings)
+
+
+def test_a_bare_count_gives_weights_only():
+    request = {
+        "model": {"parameters": 8_030_261_248},
+        "serving": {"engine": "vllm", "max_model_len": 4096},
+        "placement": {"gpu": "h100-sxm"},
+    }
+    found = account(resolve(catalog(), msgspec.convert(request, SizingCard)))
+
+    assert 8_030_261_248 * 2 == expected(found, "load", "weights")
+    assert any("parameter count" in text for text in found.unknowns)

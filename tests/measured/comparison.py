@@ -1,0 +1,176 @@
+"""
+Answers beside what engines printed: the same terms, read out of an answer as JSON has it.
+
+Used by the tests of this folder and by benchmarks/accuracy.py; needs nothing but the standard library and
+an answer, so that it works on answers of the library and of the HTTP service alike.
+"""
+
+import json
+import statistics
+from collections.abc import Callable, Iterable, Iterator
+from math import isqrt
+from pathlib import Path
+from typing import Any, NamedTuple
+
+HERE = Path(__file__).resolve().parent
+
+Answer = dict[str, Any]
+Band = tuple[int, int, int]
+
+
+class Row(NamedTuple):
+    """One measured number beside ours."""
+
+    engine: str
+    case: str
+    term: str
+    measured: float
+    low: float
+    expected: float
+    high: float
+    weight: float
+    total: float
+    """Size of the run, which a band's width is judged by: the peak of the answer."""
+
+    @property
+    def error(self) -> float:
+        """Signed error. [fraction of measured]"""
+        return (self.expected - self.measured) / self.measured
+
+    @property
+    def inside(self) -> bool:
+        """Whether the band holds it; printed figures are rounded to a hundredth of a GiB."""
+        slack = 0.005 * 2**30 if self.term.endswith("_bytes") and self.measured > 2**20 else 0.02 * self.measured
+        return self.low - slack <= self.measured <= self.high + slack
+
+
+def cases(engine: str | None = None, *, kind: str = "serving") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Measured cases of an engine, or of all that have a file."""
+    for path in sorted(HERE.glob(f"{kind}_*.json")):
+        name = path.stem.removeprefix(f"{kind}_")
+        if engine is None or engine == name:
+            for case in json.loads(path.read_text()):
+                yield name, case
+
+
+def _items(answer: Answer, phase: str, components: Iterable[str]) -> Band | None:
+    wanted = frozenset(components)
+    for found in answer["gpus"][0]["phases"]:
+        if found["phase"] == phase:
+            amounts = [i["bytes"] for i in found["items"] if i["component"] in wanted]
+            return _sum(amounts)
+    return None
+
+
+def _sum(amounts: list[dict[str, int]]) -> Band:
+    expected = sum(a["expected"] for a in amounts)
+    below = isqrt(sum((a["expected"] - a["low"]) ** 2 for a in amounts))
+    above = isqrt(sum((a["high"] - a["expected"]) ** 2 for a in amounts))
+    return expected - below, expected, expected + above
+
+
+def _amount(amount: dict[str, int] | None) -> Band | None:
+    return None if amount is None else (amount["low"], amount["expected"], amount["high"])
+
+
+def _cache(answer: Answer, field: str) -> Band | None:
+    cache = answer["kv_cache"]
+    if cache is None or cache.get("pool") is None:
+        return None
+    value = cache[field]
+    if isinstance(value, dict):
+        return _amount(value)
+    tokens = cache["capacity_tokens"]
+    if value is None or not tokens["expected"]:
+        return None
+    low, high = (value * tokens[side] / tokens["expected"] for side in ("low", "high"))
+    return low, value, high
+
+
+def _per_token(answer: Answer) -> Band | None:
+    cache = answer["kv_cache"]
+    return None if cache is None else (cache["bytes_per_token"],) * 3
+
+
+def _idle(answer: Answer) -> Band | None:
+    totals = [p["total"]["allocated"] for p in answer["gpus"][0]["phases"] if p["phase"] == "idle"]
+    return _amount(totals[0]) if totals else None
+
+
+TERMS: dict[str, Callable[[Answer], Band | None]] = {
+    "weights_bytes": lambda a: _items(a, "load", ("weights", "buffers", "lora_adapters")),
+    "activation_peak_bytes": lambda a: _items(
+        a, "profile", ("activations", "logits", "sampler", "vision_encoder", "workspace")
+    ),
+    "non_torch_bytes": lambda a: _items(a, "profile", ("communication", "framework")),
+    "cuda_graph_bytes": lambda a: _items(a, "cuda_graph", ("cuda_graphs",)),
+    "kv_pool_bytes": lambda a: _cache(a, "pool"),
+    "kv_tokens": lambda a: _cache(a, "capacity_tokens"),
+    "num_gpu_blocks": lambda a: _cache(a, "blocks"),
+    "max_concurrency": lambda a: _cache(a, "max_concurrency"),
+    "kv_bytes_per_token": _per_token,
+    "kv_buffer_bytes": lambda a: _items(a, "kv_allocation", ("kv_cache",)),
+    "compute_buffer_bytes": lambda a: _items(a, "prefill", ("activations", "logits", "workspace")),
+    "allocated_peak_bytes": lambda a: _amount(a["peak"]["allocated"]),
+    "reserved_peak_bytes": lambda a: _amount(a["peak"]["reserved"]),
+    "device_peak_bytes": lambda a: _amount(a["peak"]["device"]),
+    "unstated_peak_bytes": lambda a: _amount(a["peak"]["reserved"]),
+    "allocated_end_bytes": _idle,
+}
+"""How each measured figure is read out of an answer; see the correspondence table of the contract in docs/method.md."""
+
+
+def compare(engine: str, case: dict[str, Any], answer: Answer) -> Iterator[Row]:
+    """Rows of one case; a figure that the answer cannot give without a card is left out."""
+    peak = answer["peak"]["device"]["expected"]
+    for term, measured in case["measured"].items():
+        band = TERMS[term](answer) if measured and term in TERMS else None
+        if band is not None:
+            yield Row(engine, case["id"], term, measured, *band, case.get("weight", 1.0), peak)
+
+
+class Summary(NamedTuple):
+    """Errors of one term."""
+
+    cases: int
+    signed_median: float
+    median: float
+    p90: float
+    coverage: float
+    half_width: float
+    """Median half-width of the band. [fraction of the run's peak]"""
+
+
+def summary(rows: list[Row]) -> Summary:
+    """
+    What rows of one term come to.
+
+    Args:
+        rows: At least one.
+
+    Returns:
+        Count, signed median, median and 90th percentile of the absolute error, share inside the band, width.
+    """
+    errors = sorted(abs(row.error) for row in rows)
+    return Summary(
+        cases=len(rows),
+        signed_median=statistics.median(row.error for row in rows),
+        median=statistics.median(errors),
+        p90=errors[min(len(errors) - 1, int(0.9 * len(errors)))],
+        coverage=sum(row.inside for row in rows) / len(rows),
+        half_width=statistics.median(_half_width(row) for row in rows),
+    )
+
+
+def _half_width(row: Row) -> float:
+    base = row.total if row.term.endswith("_bytes") and row.term != "kv_bytes_per_token" else row.measured
+    return (row.high - row.low) / 2 / base
+
+
+def by_term(rows: Iterable[Row]) -> dict[tuple[str, str], list[Row]]:
+    """Rows by engine and term, in the order of `TERMS`."""
+    found: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        found.setdefault((row.engine, row.term), []).append(row)
+    order = list(TERMS)
+    return dict(sorted(found.items(), key=lambda item: (item[0][0], order.index(item[0][1]))))
