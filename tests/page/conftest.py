@@ -35,8 +35,9 @@ def service(tmp_path_factory):
     process.wait(timeout=30)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
+    """Chromium; closed after the module, since its driver holds an event loop that asyncio tests would trip over."""
     if BROWSER is None:
         pytest.skip("not run: no Chromium is installed (Debian package chromium)")
     from playwright.sync_api import sync_playwright
