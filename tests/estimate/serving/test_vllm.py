@@ -230,3 +230,37 @@ def test_a_bare_count_gives_weights_only():
 
     assert 8_030_261_248 * 2 == expected(found, "load", "weights")
     assert any("parameter count" in text for text in found.unknowns)
+
+
+QWEN_MOE_WITH_PREDICTION = {
+    "model_type": "glm4_moe", "hidden_size": 1024, "intermediate_size": 2048, "num_hidden_layers": 4,
+    "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 128, "vocab_size": 32000,
+    "max_position_embeddings": 8192, "n_routed_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 512,
+    "n_shared_experts": 1, "first_k_dense_replace": 1, "num_nextn_predict_layers": 1, "torch_dtype": "bfloat16",
+}  # fmt: skip
+
+
+def test_a_prediction_layer_is_loaded_with_the_model_and_cached_beside_it():
+    serving = {"max_model_len": 4096}
+    plain = answer(serving, config=QWEN_MOE_WITH_PREDICTION)
+    drafting = answer(
+        {**serving, "speculative": {"method": "mtp", "num_speculative_tokens": 1}}, config=QWEN_MOE_WITH_PREDICTION
+    )
+
+    assert "draft_model" not in items(plain, "load")
+    assert expected(drafting, "load", "draft_model") > 0
+    assert 5 * plain.kv_cache.bytes_per_token == 4 * drafting.kv_cache.bytes_per_token
+
+
+def test_a_separate_draft_brings_its_weights_and_its_layers_of_cache():
+    draft = {**LLAMA_8B, "num_hidden_layers": 2}
+    found = answer({"speculative": {"method": "draft_model", "model": {"config": draft}, "num_speculative_tokens": 3}})
+
+    assert expected(found, "load", "draft_model") > 2 * GiB
+    assert 34 * 4096 == found.kv_cache.bytes_per_token
+
+
+def test_prompt_lookup_adds_no_draft():
+    found = answer({"speculative": {"method": "ngram", "num_speculative_tokens": 3}})
+
+    assert "draft_model" not in items(found, "load")

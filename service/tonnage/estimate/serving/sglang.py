@@ -9,6 +9,7 @@ from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.resident import resident_tensors
 from tonnage.estimate.serving import sglang_items
 from tonnage.estimate.serving.demand import Demand, demand
+from tonnage.estimate.serving.drafts import Draft, draft
 from tonnage.estimate.serving.rank_shape import RankShape, rank_shape
 from tonnage.estimate.serving.sglang_settings import Settings, settings
 from tonnage.estimate.serving.vllm import total_memory
@@ -67,6 +68,9 @@ class Rank(Struct, frozen=True, kw_only=True):
     graphs: Amount
     activations: int
     logits: int
+    draft: int
+    draft_cache: int
+    """The draft's own pool: as many tokens as the target's, outside the fraction. [bytes]"""
 
 
 def account(workload: Workload) -> Account:
@@ -84,7 +88,8 @@ def account(workload: Workload) -> Account:
     assert isinstance(serving, card.Sglang)  # noqa: S101  (dispatch is by this type)
     wanted = demand(serving, workload.placement, chosen.context)
     before = _before(workload, chosen)
-    ranks = [_rank(workload, chosen, stage, total, before) for stage in _stages(workload, chosen)]
+    drafted = draft(workload, chosen.kv_formats, chosen.dtype)
+    ranks = [_rank(workload, chosen, stage, total, (before, drafted)) for stage in _stages(workload, chosen)]
     tightest = min(ranks, key=lambda rank: rank.pools.tokens.expected)
     known = total is not None
     return Account(
@@ -127,13 +132,16 @@ def _stages(workload: Workload, chosen: Settings) -> tuple[StageWeights, ...]:
     )
 
 
-def _rank(workload: Workload, chosen: Settings, stage: StageWeights, total: Amount | None, before: Amount) -> Rank:
+def _rank(
+    workload: Workload, chosen: Settings, stage: StageWeights, total: Amount | None, beside: tuple[Amount, Draft]
+) -> Rank:
     placement, model = workload.placement, workload.model
     tp, held = placement.tensor_parallel_size, stage.layers or None
     shape = rank_shape(model, held, tensor_parallel_size=tp, expert_parallel_size=placement.expert_parallel_size)
+    before, drafted = beside
     weights = _weights(workload, chosen, stage)
     tables = _rotary(model, stage.layers, chosen.element_bytes)
-    pools = _pools(workload, chosen, stage, _memory(chosen, total, before, weights, tables))
+    pools = _pools(workload, chosen, stage, _memory(chosen, total, before, weights, tables + drafted.weights))
     rows = pools.requests + chosen.release.spare_request_rows
     return Rank(
         stage=stage.stage,
@@ -149,6 +157,8 @@ def _rank(workload: Workload, chosen: Settings, stage: StageWeights, total: Amou
         ),
         graphs=_graphs(chosen, shape, tp),
         activations=_activations(chosen, shape),
+        draft=drafted.weights,
+        draft_cache=drafted.layers * drafted.layer_token_bytes * pools.tokens.expected,
         logits=4 * max(chosen.decode_sizes, default=1) * model.vocab_size,
     )
 
@@ -401,7 +411,7 @@ def _against_tokens(chosen: Settings, pools: Pools, wanted: Demand) -> list[Find
 def _unknowns(workload: Workload, chosen: Settings) -> tuple[str, ...]:
     found = ["prefill activations: taken from layer widths, SGLang does not profile them"]
     if workload.draft is not None:
-        found.append("cache and graphs of the draft model")
+        found.append("graphs of the draft model")
     if chosen.images:
         found.append("vision encoder activations")
     if chosen.rocm:

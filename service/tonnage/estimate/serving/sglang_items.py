@@ -34,6 +34,10 @@ _ACTIVATIONS = Term(
     "activations", "assumed", "laws.serving_activations.mlp_eager", "widths of the layers", inside_budget=False
 )
 _LOGITS = Term("logits", "derived", "laws.sampler.logits", "layers/logits_processor.py", inside_budget=False)
+_DRAFT = Term("draft_model", "derived", "laws.weights.blocks", "python/sglang/srt/speculative; tensors of the draft")
+_DRAFT_CACHE = Term(
+    "kv_cache", "derived", "laws.kv_cache.full_attention", "draft_runner_cache_size of the target", inside_budget=False
+)
 _HOST_PER_WORKER = 3 * GiB
 
 
@@ -56,8 +60,12 @@ def phases(rank: "Rank", chosen: Settings, needed: int, *, claims: bool) -> tupl
     ]
     if rank.buffers:
         loaded.append(_BUFFERS.item(exactly(rank.buffers), "rotary tables"))
+    if rank.draft:
+        loaded.append(_DRAFT.item(exactly(rank.draft), "loaded before the pool is sized"))
     resident = (*loaded, *_cache(rank, needed, claims), _TABLE.item(exactly(rank.table), "request to token map"))
     found = [PhaseItems("load", tuple(loaded)), PhaseItems("kv_allocation", resident)]
+    if rank.draft_cache:
+        resident = (*resident, _DRAFT_CACHE.item(exactly(rank.draft_cache), "of the draft, outside the fraction"))
     if chosen.decode_sizes:
         detail = (
             f"{len(chosen.decode_sizes)} decode sizes, {len(chosen.prefill_sizes)} prefill sizes; outside the fraction"

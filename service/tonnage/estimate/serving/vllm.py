@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from tonnage.estimate.serving import moe_kernels, vllm_capacity, vllm_findings, vllm_items
 from tonnage.estimate.serving.demand import demand
+from tonnage.estimate.serving.drafts import Draft, draft
 from tonnage.estimate.serving.rank_shape import rank_shape
 from tonnage.estimate.serving.vllm_cache import Layout, layout
 from tonnage.estimate.serving.vllm_profile import Peak, Rank, peak
@@ -38,6 +39,7 @@ class RankAccount(Struct, frozen=True, kw_only=True):
     weights: Amount
     buffers: int
     lora: int
+    draft: int
     offloaded: int
     peak: Peak
     outside: Outside
@@ -67,6 +69,7 @@ def account(workload: Workload) -> Account:
     )
     loaded = loaded_weights(workload, chosen, kernel)
     total = total_memory(workload.gpu)
+    drafted = draft(workload, chosen.kv_formats, chosen.dtype)
     ranks = _ranks(
         Common(
             workload=workload,
@@ -76,9 +79,10 @@ def account(workload: Workload) -> Account:
             experts=expert_ranks(workload.placement, workload),
             beside=outside(workload.model, chosen, workload.placement),
             total=total,
+            drafted=drafted,
         )
     )
-    cut = _layout(workload, chosen, loaded.stages)
+    cut = _layout(workload, chosen, loaded.stages, drafted)
     wanted = demand(serving, workload.placement, chosen.max_model_len)
     blocks = _blocks(ranks, cut) if total is not None else None
     needed = vllm_capacity.demand_blocks(cut, chosen, wanted, vllm_capacity.shares_prefixes(serving, chosen))
@@ -128,6 +132,7 @@ class Common(NamedTuple):
     experts: int
     beside: Outside
     total: Amount | None
+    drafted: Draft
 
 
 def _ranks(common: Common) -> tuple[RankAccount, ...]:
@@ -155,13 +160,15 @@ def _stage_ranks(common: Common, stage: StageWeights) -> Iterator[RankAccount]:
             expert_parallel_size=common.experts,
         )
         profiled = peak(workload.model, shape, chosen, place, kernel)
-        stored = beside_weights + slots
+        drafted = common.drafted.weights if last else 0
+        stored = beside_weights + slots + drafted
         yield RankAccount(
             stage=stage.stage,
             ranks=ranks,
             weights=weights,
             buffers=beside_weights,
             lora=slots,
+            draft=drafted,
             offloaded=offloaded,
             peak=profiled,
             outside=common.beside,
@@ -238,7 +245,7 @@ def _pool(common: Common, *, weights: Amount, stored: int, profiled: Peak, graph
 # ---- cache ----
 
 
-def _layout(workload: Workload, chosen: Settings, stages: tuple[StageWeights, ...]) -> Layout:
+def _layout(workload: Workload, chosen: Settings, stages: tuple[StageWeights, ...], drafted: Draft) -> Layout:
     model, placement = workload.model, workload.placement
     return layout(
         model,
@@ -249,6 +256,8 @@ def _layout(workload: Workload, chosen: Settings, stages: tuple[StageWeights, ..
         hybrid="none" if chosen.legacy else chosen.release.hybrid_kv,
         element_bytes=chosen.element_bytes,
         align=_LATENT_ALIGN if traits(model).mla else chosen.release.block_size,
+        draft_layers=drafted.layers,
+        draft_token_bytes=drafted.layer_token_bytes,
     )
 
 

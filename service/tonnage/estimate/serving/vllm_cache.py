@@ -115,6 +115,8 @@ def layout(
     hybrid: str,
     element_bytes: int,
     align: int,
+    draft_layers: int = 0,
+    draft_token_bytes: int = 0,
 ) -> Layout:
     """
     The pool's layout for a model on a placement.
@@ -129,6 +131,8 @@ def layout(
         hybrid: Which layers get groups of their own: none, sliding, chunked.
         element_bytes: dtype of the model. [bytes]
         align: Block alignment of the attention kernel beside recurrent layers. [tokens]
+        draft_layers: Layers of a draft, cached beside the model's on the last stage. [layers]
+        draft_token_bytes: Cache of one token in one of them. [bytes/token]
 
     Returns:
         Classes, groups and costs.
@@ -137,11 +141,14 @@ def layout(
     for group, _ in decoder_groups(model):
         for cached in _classes_of(model, group.layer, (k_format, v_format), tensor_parallel_size, element_bytes):
             found.setdefault(cached, []).extend(group.indices)
+    drafted = tuple(range(model.num_hidden_layers, model.num_hidden_layers + draft_layers))
+    if drafted and draft_token_bytes:
+        found.setdefault(CacheClass(kind="full", token_bytes=draft_token_bytes), []).extend(drafted)
     merged = _merged(found, _WITH_OWN_GROUPS[hybrid])
     classes = _with_blocks(
         [replace(c, layers=tuple(sorted(layers))) for c, layers in merged.items()], block_size, align
     )
-    held = tuple(stage.layers for stage in stages)
+    held = (*(stage.layers for stage in stages[:-1]), stages[-1].layers + drafted)
     groups, stage_pages = _shared(classes, held)
     states = [replace(c, layers=tuple(layers)) for c, layers in found.items() if c.kind == "recurrent"]
     return Layout(

@@ -59,8 +59,11 @@ def unknowns(facts: Facts) -> tuple[str, ...]:
         found.append("activations and cache: only a parameter count is known")
     if facts.settings.rocm:
         found.append("activation and non-torch memory on AMD: laws are derived from CUDA runs")
-    if facts.workload.draft is not None:
-        found.append("cache and activations of the draft model")
+    speculative = facts.workload.serving.speculative if facts.workload.serving is not None else None
+    if speculative is not None and speculative.method.lower() != "ngram":
+        found.append("activations and graphs of the draft")
+        if not any(rank.draft for rank in facts.ranks):
+            found.append(f"weights and cache of the {speculative.method} draft: no source knows it")
     model, chosen = facts.workload.model, facts.settings
     if chosen.images and largest_item(model, chosen.max_model_len, chosen.videos) is None:
         found.append("vision encoder's profile: tokens per image not known")
@@ -137,7 +140,7 @@ def _budget(facts: Facts) -> list[Finding]:
 
 
 def _no_pool(facts: Facts, rank: "RankAccount", status: Verdict = "excluded") -> Finding:
-    used = rank.weights.expected + rank.buffers + rank.lora + rank.peak.total
+    used = rank.weights.expected + rank.buffers + rank.lora + rank.draft + rank.peak.total
     return Finding(
         status=status,
         reason=f"no available memory for the cache blocks: {facts.settings.fraction:g} of "
@@ -165,7 +168,7 @@ def smallest_fraction(facts: Facts, blocks: int) -> float:
     """Smallest gpu_memory_utilization that leaves so many blocks, by the expected amounts. [fraction]"""
     total = facts.total.expected if facts.total is not None else 1
     needed = max(
-        rank.weights.expected + rank.buffers + rank.lora + rank.peak.total + rank.outside.framework.expected
+        rank.weights.expected + rank.buffers + rank.lora + rank.draft + rank.peak.total + rank.outside.framework.expected
         + rank.outside.communication.expected + rank.graphs.estimate.expected
         + blocks * facts.layout.block_bytes(rank.stage)
         for rank in facts.ranks

@@ -33,6 +33,7 @@ _BUFFERS = Term(
     "buffers", "derived", "laws.serving_buffers.rotary_cache", "vllm/model_executor/layers/rotary_embedding"
 )
 _LORA = Term("lora_adapters", "derived", "laws.serving_buffers.lora_slots", "vllm/lora/layers create_lora_weights")
+_DRAFT = Term("draft_model", "derived", "laws.weights.blocks", "vllm/v1/spec_decode; tensors of the draft")
 _FRAMEWORK = Term("framework", "calibrated", "laws.budget.pool_of_budget", _LOGS, counter="device")
 _COMMUNICATION = Term("communication", "calibrated", "laws.runtime.fusion_workspace", _LOGS, counter="device")
 _PENALTIES = Term(
@@ -124,6 +125,8 @@ def _loaded(rank: "RankAccount", workload: Workload) -> tuple[MemoryItem, ...]:
         items.append(_BUFFERS.item(exactly(rank.buffers), "rotary tables, absorbed projections, allocator remainders"))
     if rank.lora:
         items.append(_LORA.item(within(rank.lora, 0.03), "slots, allocated at load"))
+    if rank.draft:
+        items.append(_DRAFT.item(within(rank.draft, 0.02, 0.1), "its cache is part of the pool"))
     return tuple(items)
 
 
