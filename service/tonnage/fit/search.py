@@ -100,7 +100,7 @@ class Search:
                     if settled[number]:
                         continue
                     one = self.one(order, number, bill, ordered)
-                    settled[number] = one.technical.verdict == MET and one.technical.layout_status == MET
+                    settled[number] = one.technical.fits and one.technical.layout_status == MET
                     found.append(one)
         return found
 
@@ -139,7 +139,7 @@ class Search:
                 one = self.technical(gpu, gpus, placement, sharding, number)
                 if best is None or one.preference < best.preference:
                     best = one
-                if one.verdict == MET and one.layout_status == MET:
+                if one.fits and one.layout_status == MET:
                     return best
         if best is not None:
             return best

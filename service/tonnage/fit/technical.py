@@ -49,8 +49,8 @@ class Technical:
     """What memory physics says of a variant under a layout on a GPU."""
 
     __slots__ = (
-        "_judgement", "account", "bound", "disk", "findings", "gpu", "gpus", "host", "layout_status", "measured", "placement",
-        "preference", "refusal", "required", "sharding", "variant", "verdict", "workload",
+        "_judgement", "account", "bound", "disk", "findings", "fits", "gpu", "gpus", "host", "layout_status", "measured",
+        "placement", "preference", "refusal", "required", "sharding", "variant", "verdict", "workload",
     )  # fmt: skip
 
     def __init__(self, variant: Variant, gpu: Gpu, gpus: int, placement: Placement) -> None:
@@ -66,6 +66,8 @@ class Technical:
         self.bound: int | None = None
         """Weights that each GPU must hold at least, of a layout that was excluded by them alone. [bytes]"""
         self.verdict = 1
+        self.fits = False
+        """The amounts fit with certainty; what is left to confirm lies in facts that no other layout changes."""
         self.refusal: str | None = None
         self.findings: tuple[Finding, ...] = ()
         self.host: Amount | None = None
@@ -169,11 +171,11 @@ def estimated(
     screened = screen(workload, account)
     usable = gpu.memory_usable_bytes
     technical.account, technical.findings, technical.required = account, account.findings, screened.required
-    technical.verdict = VERDICT_ORDER[verdict(screened, usable, account.findings)]
+    worst = VERDICT_ORDER[verdict(screened, usable, ())]
     if spare:
-        technical.verdict = max(
-            technical.verdict, VERDICT_ORDER[compare(screened.required, usable - int(usable * spare))]
-        )
+        worst = max(worst, VERDICT_ORDER[compare(screened.required, usable - int(usable * spare))])
+    technical.verdict = max([worst, *(VERDICT_ORDER[f.status] for f in account.findings)])
+    technical.fits = worst == 0 and technical.verdict < VERDICT_ORDER["excluded"]
     if account.host is not None:
         technical.host, technical.disk = account.host.memory, account.host.disk_bytes
     if workload.measurements:
@@ -191,6 +193,7 @@ def _measure(technical: Technical, workload: Workload, account: Account) -> None
     answer = reconciled(assemble(workload, account), workload.measurements, gpu=technical.gpu.id)
     if answer.required != technical.required and answer.verdict is not None:
         technical.required, technical.verdict, technical.measured = answer.required, VERDICT_ORDER[answer.verdict], True
+        technical.fits = answer.verdict == "met"
 
 
 def choices(variant: Variant, gpus: int, domain: int, need: Need) -> Iterator[Placement]:
