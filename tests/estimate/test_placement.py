@@ -49,6 +49,14 @@ def test_what_does_not_divide_is_refused_with_the_reason(sizes, word):
     assert word in refused(model(), **sizes)
 
 
+def test_an_encoder_is_not_cut_into_stages_and_runs_on_one_gpu():
+    layer = Layer(role="encoder", attention=attention(12, 12, "encoder"), mlp=Mlp(intermediate_size=3072, gated=False))
+    encoder = Model(parameters_total=110_000_000, layers=(LayerGroup(layer, tuple(range(12))),))
+
+    assert refused(encoder) is None
+    assert "encoder" in refused(encoder, pipeline_parallel_size=2)
+
+
 def test_kv_heads_and_ranks_must_divide_one_another():
     assert "num_key_value_heads (8)" in refused(model(heads=96, kv_heads=8, width=9216), tensor_parallel_size=12)
     assert refused(model(heads=96, kv_heads=1, width=9216, kind="mla"), tensor_parallel_size=12) is None

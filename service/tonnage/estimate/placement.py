@@ -172,11 +172,11 @@ def _has_experts(model: Model) -> bool:
 
 def _pipeline_refusal(model: Model, placement: Placement) -> str | None:
     stages, layers = placement.pipeline_parallel_size, model.num_hidden_layers
-    if stages > layers:
-        return f"{stages} pipeline stages for {layers} layers"
-    if stages > 1 and any(g.layer.role == "encoder" for g in model.layers):
-        return "an encoder-decoder model is not cut into pipeline stages"
-    return None
+    if stages == 1:
+        return None
+    if any(g.layer.role == "encoder" for g in model.layers):
+        return "a model with an encoder is not cut into pipeline stages"
+    return f"{stages} pipeline stages for {layers} layers" if stages > layers else None
 
 
 def _expert_refusal(model: Model, placement: Placement) -> str | None:
