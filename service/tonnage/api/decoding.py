@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from tonnage.api.problems import INVALID, MALFORMED, UNSUPPORTED_MEDIA_TYPE, FieldError, ProblemError
+from tonnage.units import SIZE_PATTERN, parse_size
 
 T = TypeVar("T")
 
@@ -29,6 +30,8 @@ _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
 _UNKNOWN_FIELD = re.compile(r"^Object contains unknown field `(.*)`$", re.DOTALL)
 _MISSING_FIELD = re.compile(r"^Object missing required field `(.*)`$", re.DOTALL)
 _BAD_ENUM = re.compile(r"^Invalid (?:enum )?value '(.*)'$", re.DOTALL)
+
+_NOT_A_SIZE = f"Expected `str` matching regex {SIZE_PATTERN!r}"
 
 _FREE_FORM = frozenset({"config", "gguf"})
 """Fields that hold another tool's JSON verbatim: floats stay floats there."""
@@ -70,8 +73,8 @@ class BodyDecoder(Generic[T]):
             try:
                 return msgspec.convert(_integers(raw), self.struct)
             except msgspec.ValidationError as error:
-                raise explained(error, self.struct) from error
-        raise explained(first, self.struct) from first
+                raise explained(error, self.struct, raw) from error
+        raise explained(first, self.struct, raw) from first
 
 
 def untyped(body: bytes) -> Any:
@@ -138,13 +141,14 @@ def whole(value: float) -> int | float:
     return int(value) if value.is_integer() and abs(value) < _EXACT_FLOAT else value
 
 
-def explained(error: Exception, struct: Any) -> ProblemError:
+def explained(error: Exception, struct: Any, value: Any = None) -> ProblemError:
     """
     The 422 for a value that msgspec refused.
 
     Args:
         error: msgspec's ValidationError; its text ends in the path.
         struct: Type the value was meant for; gives the names that a typo may have meant.
+        value: What was refused, to say of a size without a unit what it could mean.
 
     Returns:
         Problem with a JSON pointer and near names.
@@ -156,7 +160,9 @@ def explained(error: Exception, struct: Any) -> ProblemError:
     missing = _MISSING_FIELD.match(detail)
     enum = _BAD_ENUM.match(detail)
     close: list[str] = []
-    if wrong:
+    if detail == _NOT_A_SIZE:
+        detail = _size_complaint(value, steps)
+    elif wrong:
         close = _near(wrong[1], field_names(struct, steps))
         detail = f"unknown field {wrong[1]!r}"
         steps = [*steps, wrong[1]]
@@ -172,6 +178,16 @@ def explained(error: Exception, struct: Any) -> ProblemError:
     pointer = "".join(f"/{escape(step)}" for step in steps if step != "...")
     field = FieldError(pointer, detail, close or msgspec.UNSET)
     return ProblemError(INVALID, f"{pointer or 'the request'}: {detail}", errors=[field])
+
+
+def _size_complaint(value: Any, steps: Sequence[str]) -> str:
+    """What is wrong with a size: no unit, or one that could mean either prefix."""
+    for step in steps:
+        value = value.get(step) if isinstance(value, dict) else value[int(step)] if isinstance(value, list) else None
+    try:
+        return f"a size needs its unit, such as '6 GiB' or '24 GB': {parse_size(str(value)[:80])} has none"
+    except ValueError as error:
+        return str(error)
 
 
 def escape(step: str) -> str:

@@ -119,7 +119,30 @@ class QueryReader(Generic[T]):
         Raises:
             ProblemError: 422 with the parameter that is wrong.
         """
-        section = self._section(given)
+        document = self.document(given)
+        if "engine" not in document.get("serving", {"engine": ""}):
+            orphan = next(name for name in given if self._leaf(name, "serving").path[0] == "serving")
+            raise refusal("engine", f"{orphan!r} is a setting of an engine: add engine=vllm or another")
+        try:
+            return msgspec.convert(document, self.struct)
+        except msgspec.ValidationError as error:
+            raise explained(error, self.struct, document) from error
+
+    def document(self, given: dict[str, str], section: str | None = None) -> dict[str, Any]:
+        """
+        The JSON value that parameters describe, not yet checked as a whole.
+
+        Args:
+            given: Values by parameter name.
+            section: "serving" or "training" where something else has settled it; None: the parameters tell.
+
+        Returns:
+            Nested values.
+
+        Raises:
+            ProblemError: 422 for a name that is unknown, given twice or ambiguous, or a value of another type.
+        """
+        section = section or self._section(given)
         document: dict[str, Any] = {}
         seen: dict[Path, str] = {}
         for name, text in given.items():
@@ -128,13 +151,7 @@ class QueryReader(Generic[T]):
                 raise refusal(name, f"{name!r} and {seen[leaf.path]!r} are the same field")
             seen[leaf.path] = name
             _place(document, leaf, value_of(leaf.kind, text, name))
-        if "engine" not in document.get("serving", {"engine": ""}):
-            orphan = next(name for path, name in seen.items() if path[0] == "serving")
-            raise refusal("engine", f"{orphan!r} is a setting of an engine: add engine=vllm or another")
-        try:
-            return msgspec.convert(document, self.struct)
-        except msgspec.ValidationError as error:
-            raise explained(error, self.struct) from error
+        return document
 
     @cached_property
     def leaves(self) -> dict[Path, Leaf]:
