@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from math import isqrt
 from typing import NamedTuple
 
+import msgspec
 from msgspec import Struct
 
 from tonnage.estimate.serving import moe_kernels, vllm_capacity, vllm_findings, vllm_items
@@ -19,7 +20,7 @@ from tonnage.estimate.weights import StageWeights, disk_bytes, stage_weights
 from tonnage.laws import budget
 from tonnage.spec import card
 from tonnage.spec.facts import Gpu
-from tonnage.spec.report import Account, Amount, GpuLoad, Host, exactly
+from tonnage.spec.report import Account, Amount, GpuLoad, Host, KvCache, PhaseItems, exactly
 from tonnage.spec.workload import Workload
 from tonnage.units import GiB, MiB
 
@@ -48,6 +49,22 @@ class RankAccount(Struct, frozen=True, kw_only=True):
     """What the budget leaves for the cache; below nothing when it leaves none. [bytes]"""
 
 
+class Plan(Struct, frozen=True, kw_only=True):
+    """Everything of a card that its traffic does not change."""
+
+    chosen: Settings
+    ranks: tuple[RankAccount, ...]
+    layout: Layout
+    total: Amount | None
+    blocks: Amount | None
+    cache: KvCache
+    phases: tuple[tuple[PhaseItems, ...], ...]
+    """By rank; empty without a card, whose pool is what the traffic needs."""
+    host: Host
+    claimed: int | None
+    unknowns: tuple[str, ...]
+
+
 def account(workload: Workload) -> Account:
     """
     What vLLM makes of a card.
@@ -58,50 +75,126 @@ def account(workload: Workload) -> Account:
     Returns:
         One load per distinct GPU, the cache as the log prints it, the claim, the engine's own refusals.
     """
-    chosen = settings(workload)
-    serving = workload.serving
+    found = plan(workload)
+    chosen, cut, serving = found.chosen, found.layout, workload.serving
     assert isinstance(serving, card.Vllm)  # noqa: S101  (dispatch is by this type)
-    kernel = moe_kernels.kernel(
-        chosen.release.moe_backends,
-        workload.weight_format,
-        chosen.major,
-        expert_parallel=expert_ranks(workload.placement, workload) > 1,
+    wanted = demand(serving, workload.placement, chosen.max_model_len)
+    needed = vllm_capacity.demand_blocks(cut, chosen, wanted, vllm_capacity.shares_prefixes(serving, chosen))
+    facts = vllm_findings.Facts(
+        workload=workload,
+        settings=chosen,
+        ranks=found.ranks,
+        layout=cut,
+        demand=wanted,
+        total=found.total,
+        blocks=found.blocks,
+        needed_blocks=needed,
     )
+    return Account(
+        loads=tuple(_loads(found, workload, needed)),
+        kv_cache=found.cache,
+        claimed_bytes=found.claimed,
+        host=found.host,
+        assumptions=chosen.assumptions,
+        unknowns=found.unknowns,
+        invalidated_by=vllm_findings.INVALIDATED_BY,
+        findings=vllm_findings.findings(facts),
+    )
+
+
+def _loads(found: Plan, workload: Workload, needed: int) -> Iterator[GpuLoad]:
+    for number, rank in enumerate(found.ranks):
+        need = needed * found.layout.block_bytes(rank.stage)
+        phases = found.phases[number] if found.phases else vllm_items.phases(rank, found.chosen, workload, need)
+        yield GpuLoad(ranks=rank.ranks, stage=rank.stage, phases=phases, demand_kv=exactly(need))
+
+
+_PLANS: dict[tuple[object, ...], tuple[Workload, Plan]] = {}
+_MOST_PLANS = 4096
+
+
+def plan(workload: Workload) -> Plan:
+    """
+    The part of the account that traffic does not change, worked out once for each set of settings.
+
+    Args:
+        workload: Resolved card for vLLM.
+
+    Returns:
+        The plan; cards with the same settings share one.
+    """
+    key = _key(workload)
+    kept = _PLANS.get(key)
+    if kept is None:
+        if len(_PLANS) >= _MOST_PLANS:
+            _PLANS.clear()
+        kept = _PLANS[key] = (workload, _plan(workload))
+    return kept[1]
+
+
+def _key(workload: Workload) -> tuple[object, ...]:
+    """Facts by identity (the workload kept beside the plan keeps them alive), settings by value."""
+    serving, placement = workload.serving, workload.placement
+    assert isinstance(serving, card.Vllm)  # noqa: S101  (dispatch is by this type)
+    nested = (serving.lora, serving.speculative, serving.multimodal, serving.cudagraph_capture_sizes)
+    return (
+        id(workload.model),
+        id(workload.weight_format),
+        workload.weight_bytes,
+        id(workload.profile),
+        id(workload.gpu),
+        id(workload.draft),
+        *(map(id, workload.kv_formats) if workload.kv_formats is not None else ()),
+        placement.tensor_parallel_size,
+        placement.pipeline_parallel_size,
+        placement.data_parallel_size,
+        placement.expert_parallel_size,
+        placement.context_parallel_size,
+        serving.dtype,
+        serving.max_model_len,
+        serving.max_num_seqs,
+        serving.max_num_batched_tokens,
+        serving.gpu_memory_utilization,
+        serving.kv_cache_memory_bytes,
+        serving.block_size,
+        serving.enforce_eager,
+        serving.cudagraph_max_capture_size,
+        serving.enable_expert_parallel,
+        serving.swap_space,
+        serving.cpu_offload_gb,
+        msgspec.json.encode(nested) if any(part is not None for part in nested) else None,
+    )
+
+
+def _plan(workload: Workload) -> Plan:
+    chosen = settings(workload)
+    experts = expert_ranks(workload.placement, workload)
+    backends = chosen.release.moe_backends
+    kernel = moe_kernels.kernel(backends, workload.weight_format, chosen.major, expert_parallel=experts > 1)
     loaded = loaded_weights(workload, chosen, kernel)
     total = total_memory(workload.gpu)
     drafted = draft(workload, chosen.kv_formats, chosen.dtype)
-    ranks = _ranks(
-        Common(
-            workload=workload,
-            chosen=chosen,
-            loaded=loaded,
-            kernel=kernel,
-            experts=expert_ranks(workload.placement, workload),
-            beside=outside(workload.model, chosen, workload.placement),
-            total=total,
-            drafted=drafted,
-        )
-    )
+    beside = outside(workload.model, chosen, workload.placement)
+    ranks = _ranks(Common(workload, chosen, loaded, kernel, experts, beside, total, drafted))
     cut = _layout(workload, chosen, loaded.stages, drafted)
-    wanted = demand(serving, workload.placement, chosen.max_model_len)
     blocks = _blocks(ranks, cut) if total is not None else None
-    needed = vllm_capacity.demand_blocks(cut, chosen, wanted, vllm_capacity.shares_prefixes(serving, chosen))
-    claimed = None if blocks is None else blocks.expected
-    loads = tuple(_load(rank, cut, chosen, workload, needed=needed, claimed=claimed) for rank in ranks)
-    cache = vllm_capacity.kv_cache(ranks[0].pool, cut, chosen, blocks)
-    facts = vllm_findings.Facts(
-        workload=workload, settings=chosen, ranks=ranks, layout=cut, demand=wanted, total=total,
-        blocks=blocks, needed_blocks=needed,
-    )  # fmt: skip
-    return Account(
-        loads=loads,
-        kv_cache=cache,
-        claimed_bytes=_claim(total, chosen),
-        host=_host(workload, chosen, ranks),
-        assumptions=chosen.assumptions,
-        unknowns=vllm_findings.unknowns(facts),
-        invalidated_by=vllm_findings.INVALIDATED_BY,
-        findings=vllm_findings.findings(facts),
+    phases: tuple[tuple[PhaseItems, ...], ...] = ()
+    if blocks is not None:
+        claims = (blocks.expected * cut.block_bytes(rank.stage) for rank in ranks)
+        phases = tuple(
+            vllm_items.phases(rank, chosen, workload, claim) for rank, claim in zip(ranks, claims, strict=True)
+        )
+    return Plan(
+        chosen=chosen,
+        ranks=ranks,
+        layout=cut,
+        total=total,
+        blocks=blocks,
+        cache=vllm_capacity.kv_cache(ranks[0].pool, cut, chosen, blocks),
+        phases=phases,
+        host=vllm_items.host(workload, chosen, sum(r.offloaded * len(r.ranks) for r in ranks)),
+        claimed=_claim(total, chosen),
+        unknowns=vllm_findings.unknowns(workload, chosen, drafted=drafted.weights > 0),
     )
 
 
@@ -269,26 +362,6 @@ def _blocks(ranks: tuple[RankAccount, ...], cut: Layout) -> Amount:
     ]
     low, expected, high = (min(column) for column in zip(*found, strict=True))
     return Amount(low, expected, high)
-
-
-# ---- loads ----
-
-
-def _load(
-    rank: RankAccount, cut: Layout, chosen: Settings, workload: Workload, *, needed: int, claimed: int | None
-) -> GpuLoad:
-    block = cut.block_bytes(rank.stage)
-    held = needed if claimed is None else claimed
-    return GpuLoad(
-        ranks=rank.ranks,
-        stage=rank.stage,
-        phases=vllm_items.phases(rank, chosen, workload, held * block),
-        demand_kv=exactly(needed * block),
-    )
-
-
-def _host(workload: Workload, chosen: Settings, ranks: tuple[RankAccount, ...]) -> Host:
-    return vllm_items.host(workload, chosen, sum(r.offloaded * len(r.ranks) for r in ranks))
 
 
 __all__ = ["RankAccount", "account", "total_memory"]

@@ -52,19 +52,18 @@ def findings(facts: Facts) -> tuple[Finding, ...]:
     return tuple(found)
 
 
-def unknowns(facts: Facts) -> tuple[str, ...]:
+def unknowns(workload: Workload, chosen: Settings, *, drafted: bool) -> tuple[str, ...]:
     """What of this card no law covers."""
-    found = []
-    if not facts.workload.model.known:
+    found, model = [], workload.model
+    if not model.known:
         found.append("activations and cache: only a parameter count is known")
-    if facts.settings.rocm:
+    if chosen.rocm:
         found.append("activation and non-torch memory on AMD: laws are derived from CUDA runs")
-    speculative = facts.workload.serving.speculative if facts.workload.serving is not None else None
+    speculative = workload.serving.speculative if workload.serving is not None else None
     if speculative is not None and speculative.method.lower() != "ngram":
         found.append("activations and graphs of the draft")
-        if not any(rank.draft for rank in facts.ranks):
+        if not drafted:
             found.append(f"weights and cache of the {speculative.method} draft: no source knows it")
-    model, chosen = facts.workload.model, facts.settings
     if chosen.images and largest_item(model, chosen.max_model_len, chosen.videos) is None:
         found.append("vision encoder's profile: tokens per image not known")
     return tuple(found)
