@@ -26,7 +26,7 @@ _RECURRENT: dict[str, Callable[[Fields], tuple[Any, list[Tensor]]]] = {
 }  # fmt: skip
 _WORDS = {
     "full_attention": "full", "attention": "full", "sliding_attention": "sliding",
-    "chunked_attention": "chunked", "conv": "short_conv",
+    "chunked_attention": "chunked", "conv": "short_conv", "none": "none",
 }  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from tonnage.architecture.composition import Reading
 from tonnage.architecture.counts import active_parameters, count_by_component
 from tonnage.architecture.fields import Fields
 from tonnage.architecture.generic import generic_table, unknown_fields
+from tonnage.architecture.gguf_header import FILE_TYPES, config_of, content_key, probably_tied
 from tonnage.architecture.prediction import prediction_layers, prediction_tensors
 from tonnage.architecture.published import Comparison, best_reading, quantization_of
 from tonnage.architecture.tables import tables
@@ -21,6 +22,7 @@ KEPT = 1024
 """Models kept in process by content; the oldest goes first. [unitless]"""
 
 _DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "half": "fp16", "float": "fp32"}
+_GGUF_DTYPES = {"bf16": "bf16", "fp32": "fp32", "gguf-f16": "fp16"}
 _kept: dict[bytes, Model] = {}
 
 
@@ -55,11 +57,14 @@ def read_config(
     model = _kept.get(key)
     if model is None:
         model = msgspec.structs.replace(_read(config, parameters), id=id, revision=revision, source=source)
-        if trust is not None:
-            model = msgspec.structs.replace(model, trust=trust)
-        if len(_kept) >= KEPT:
-            _kept.pop(next(iter(_kept)), None)
-        _kept[key] = model
+        model = _keep(key, model if trust is None else msgspec.structs.replace(model, trust=trust))
+    return model
+
+
+def _keep(key: bytes, model: Model) -> Model:
+    if len(_kept) >= KEPT:
+        _kept.pop(next(iter(_kept)), None)
+    _kept[key] = model
     return model
 
 
@@ -148,8 +153,50 @@ def read_gguf(
     id: str | None = None,  # noqa: A002
     parameters: int | None = None,
 ) -> Model:
-    """Architecture of the metadata key/values of a GGUF header."""
-    raise NotImplementedError
+    """
+    Architecture of the metadata key/values of a GGUF header.
+
+    Args:
+        metadata: Key/values such as general.architecture, llama.block_count and tokenizer.ggml.tokens.
+        id: Name to report.
+        parameters: Published count; decides whether the head is tied. [unitless]
+
+    Returns:
+        The model; the same object for the same content.
+
+    Raises:
+        MissingFact: Keys without which the architecture is not defined; `pointer` is /model/gguf/<key>.
+        Unsupported: A general.architecture that is not known.
+    """
+    key = content_key(metadata) + msgspec.msgpack.encode((id, parameters))
+    model = _kept.get(key)
+    if model is None:
+        model = _keep(key, msgspec.structs.replace(_read_gguf(metadata, parameters), id=id, source="GGUF header"))
+    return model
+
+
+def _read_gguf(metadata: Mapping[str, Any], parameters: int | None) -> Model:
+    config = config_of(metadata)
+    untied, tied = (read_config({"tie_word_embeddings": tied, **config}) for tied in (False, True))
+    confirmed = next((model for model in (untied, tied) if model.parameters_total == parameters), None)
+    model = confirmed or (tied if _probably_tied(untied) else untied)
+    if confirmed is None and untied is not tied:
+        words = "tied" if model.tie_word_embeddings else "untied"
+        note = f"the header does not say whether the head is tied: taken as {words}"
+        model = msgspec.structs.replace(model, notes=(*model.notes, note))
+    stored = FILE_TYPES.get(metadata.get("general.file_type", -1))
+    return msgspec.structs.replace(
+        model,
+        weight_format=stored,
+        dtype=_GGUF_DTYPES.get(stored or "", model.dtype),
+        trust="checked" if confirmed is None else "exact",
+    )
+
+
+def _probably_tied(untied: Model) -> bool:
+    by_default = tables()[untied.model_type].defaults.get("tie_word_embeddings")
+    table = untied.vocab_size * untied.hidden_size
+    return bool(by_default) or probably_tied(untied_total=untied.parameters_total, table=table)
 
 
 def count_only(parameters: int, trainable_parameters: int | None = None) -> Model:

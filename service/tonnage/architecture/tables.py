@@ -99,12 +99,15 @@ class Table(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 @cache
 def tables() -> dict[str, Table]:
     """All tables by model type, each complete with what it inherits."""
-    raw = {name: table for file in TABLE_FILES for name, table in _data(file).items()}
-    sizes = _data(CLASS_SIZES)
+    return complete({name: table for file in TABLE_FILES for name, table in _data(file).items()}, _data(CLASS_SIZES))
+
+
+def complete(raw: dict[str, Any], sizes: dict[str, Any]) -> dict[str, Table]:
+    """Tables with what they inherit and with the sizes their classes assume."""
     done: dict[str, dict[str, Any]] = {}
-    complete = {name: _inherited(name, raw, done) for name in raw}
+    merged = {name: _inherited(name, raw, done) for name in raw}
     assumed = {name: sizes.get(name, {}) | raw[name].get("assumed", {}) for name in raw}
-    return {name: _convert(name, {**table, "assumed": assumed[name]}) for name, table in complete.items()}
+    return {name: _convert(name, {**table, "assumed": assumed[name]}) for name, table in merged.items()}
 
 
 def _data(file: str) -> dict[str, Any]:
