@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from tonnage.errors import Unsupported
-from tonnage.estimate.serving import llama_cpp, sglang, transformers, vllm
+from tonnage.estimate.serving import llama_cpp, ollama, sglang, transformers, vllm
 from tonnage.spec import card
 from tonnage.spec.report import Account
 from tonnage.spec.workload import Workload
@@ -14,6 +14,7 @@ _ACCOUNTS: dict[type[card.ServingCommon], Callable[[Workload], Account]] = {
     card.Vllm: vllm.account,
     card.Sglang: sglang.account,
     card.LlamaCpp: llama_cpp.account,
+    card.Ollama: ollama.account,
     card.Transformers: transformers.account,
 }
 

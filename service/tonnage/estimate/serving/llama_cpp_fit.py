@@ -29,17 +29,18 @@ def fitted(workload: Workload, parts: FileWeights, chosen: Settings) -> tuple[Se
     whole = len(parts.layers) + 1
     if chosen.layers is not None:
         return chosen, min(chosen.layers, whole), ()
-    budget = _budget(workload, chosen)
-    if budget is None or _fits(workload, parts, chosen, whole, budget):
+    free = budget(workload, chosen)
+    if free is None or _fits(workload, parts, chosen, whole, free):
         return chosen, whole, ()
     if not chosen.context_stated:
-        shorter = _shorter(workload, parts, chosen, whole, budget)
+        shorter = _shorter(workload, parts, chosen, whole, free)
         if shorter is not None:
             return shorter
-    return _fewer_layers(workload, parts, chosen, budget)
+    return _fewer_layers(workload, parts, chosen, free)
 
 
-def _budget(workload: Workload, chosen: Settings) -> int | None:
+def budget(workload: Workload, chosen: Settings) -> int | None:
+    """What the engine lets itself use of one GPU, None where it asks for no margin or no card is known. [bytes]"""
     gpu, margin = workload.gpu, chosen.release.fit_margin_bytes
     if gpu is None or margin is None:
         return None
@@ -47,26 +48,27 @@ def _budget(workload: Workload, chosen: Settings) -> int | None:
     return gpu.memory_usable_bytes - margin - context - workload.reserve_bytes
 
 
-def _fits(workload: Workload, parts: FileWeights, chosen: Settings, layers: int, budget: int) -> bool:
-    return all(_need(d) <= budget for d in devices(workload.model, parts, chosen, layers))
+def _fits(workload: Workload, parts: FileWeights, chosen: Settings, layers: int, free: int) -> bool:
+    return all(need(d) <= free for d in devices(workload.model, parts, chosen, layers))
 
 
-def _need(device: Device) -> int:
+def need(device: Device) -> int:
+    """What the engine predicts for one GPU. [bytes]"""
     return device.weights + device.cache.keys_and_values + device.cache.recurrent + device.graph.total
 
 
 def _shorter(
-    workload: Workload, parts: FileWeights, chosen: Settings, layers: int, budget: int
+    workload: Workload, parts: FileWeights, chosen: Settings, layers: int, free: int
 ) -> tuple[Settings, int, tuple[Finding, ...]] | None:
     """The longest context that fits with every layer on the GPUs, if the engine's least does."""
     least = min(chosen.release.fit_min_context, chosen.context_tokens)
-    if not _fits(workload, parts, replace(chosen, context_tokens=least), layers, budget):
+    if not _fits(workload, parts, replace(chosen, context_tokens=least), layers, free):
         return None
     low, high = least // _STEP, chosen.context_tokens // _STEP
     while high - low > 1:
         middle = (low + high) // 2
         tried = replace(chosen, context_tokens=middle * _STEP)
-        low, high = (middle, high) if _fits(workload, parts, tried, layers, budget) else (low, middle)
+        low, high = (middle, high) if _fits(workload, parts, tried, layers, free) else (low, middle)
     tokens = max(least, low * _STEP)
     reason = f"the context is cut from {chosen.context_tokens} to {tokens} tokens to leave {_margin(chosen)} free"
     finding = Finding(status="met", reason=reason, field="/serving/max_model_len")
@@ -74,12 +76,12 @@ def _shorter(
 
 
 def _fewer_layers(
-    workload: Workload, parts: FileWeights, chosen: Settings, budget: int
+    workload: Workload, parts: FileWeights, chosen: Settings, free: int
 ) -> tuple[Settings, int, tuple[Finding, ...]]:
     low, high = 0, len(parts.layers) + 1
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if _fits(workload, parts, chosen, middle, budget) else (low, middle)
+        low, high = (middle, high) if _fits(workload, parts, chosen, middle, free) else (low, middle)
     reason = (
         f"only {low} of {len(parts.layers) + 1} layers fit with {_margin(chosen)} left free; the rest runs on the host"
     )
