@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from tonnage.errors import Unsupported
-from tonnage.estimate.serving import llama_cpp, ollama, sglang, transformers, vllm
+from tonnage.estimate.serving import llama_cpp, mlx, ollama, sglang, tensorrt_llm, tgi, transformers, vllm
 from tonnage.spec import card
 from tonnage.spec.report import Account
 from tonnage.spec.workload import Workload
@@ -16,6 +16,9 @@ _ACCOUNTS: dict[type[card.ServingCommon], Callable[[Workload], Account]] = {
     card.LlamaCpp: llama_cpp.account,
     card.Ollama: ollama.account,
     card.Transformers: transformers.account,
+    card.TensorRtLlm: tensorrt_llm.account,
+    card.Tgi: tgi.account,
+    card.Mlx: mlx.account,
 }
 
 

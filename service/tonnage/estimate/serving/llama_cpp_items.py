@@ -103,7 +103,7 @@ def run_time(device: Device, chosen: Settings, parts: FileWeights, devices: int)
     detail = "matrix multiplication pools; copies of inputs between devices; expert tensors visiting from the host"
     law = "laws.llama_cpp_graph.pipeline_copies"
     items.append(
-        _item("workspace", amount, "assumed", law, "ggml/src/ggml-backend.cpp", detail=detail, counter="device")
+        _item("framework", amount, "assumed", law, "ggml/src/ggml-backend.cpp", detail=detail, counter="device")
     )
     return tuple(items)
 

@@ -1,0 +1,188 @@
+"""TensorRT-LLM: a part of what a largest run leaves is the cache; two backends, two kinds of buffers."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from tonnage.estimate.caches import DTYPE_BYTES, plain_kv_format
+from tonnage.estimate.serving.demand import demand
+from tonnage.estimate.serving.pooled import Pooling, Rank, feed_forward_width, pooled_account
+from tonnage.estimate.serving.process import device_context
+from tonnage.estimate.serving.terms import Term
+from tonnage.estimate.weights import StageWeights, WeightRules, disk_bytes, stage_weights
+from tonnage.laws import tensorrt_llm as law
+from tonnage.spec import card
+from tonnage.spec.engines.tensorrt_llm import TensorRtLlm as Release
+from tonnage.spec.report import Account, Amount, Assumption, MemoryItem, within
+from tonnage.spec.workload import Workload
+from tonnage.units import GiB, MiB, ceil_div
+
+_UNKNOWN_LENGTH = 2048
+_ENGINE_RULES = WeightRules(layer_surplus="first", replicated_names=("embed_tokens", "wte"))
+_TORCH_RULES = WeightRules(layer_surplus="first")
+_MEMORY_DOC = "NVIDIA/TensorRT-LLM@5a211b9 docs/source/reference/memory.md"
+_UTIL = "NVIDIA/TensorRT-LLM@7ff5302 tensorrt_llm/_torch/pyexecutor/_util.py"
+_WEIGHTS = Term("weights", "derived", "laws.weights", _MEMORY_DOC)
+_CONTEXT_RUN = Term("activations", "derived", "laws.tensorrt_llm.context_run", _UTIL)
+_EXECUTION = Term("activations", "calibrated", "laws.tensorrt_llm.execution_context", _MEMORY_DOC)
+_LOGITS = Term("logits", "derived", "laws.generate.next_token_logits", _UTIL)
+_DECODER = Term("sampler", "calibrated", "laws.tensorrt_llm.decoder_buffers", "TensorRT-LLM start-up logs")
+_RUNTIME = Term("workspace", "calibrated", "laws.tensorrt_llm.runtime_buffers", "TensorRT-LLM start-up logs")
+_NCCL = Term("communication", "assumed", "laws.tensorrt_llm.communicator", "ai-dynamo/aiconfigurator@095f58a")
+_GRAPHS = Term("cuda_graphs", "assumed", "laws.cuda_graphs", _UTIL)
+_POOL = Term("kv_cache", "derived", "laws.tensorrt_llm.pool", _UTIL)
+_UNKNOWNS = ("plugins, speculative heads and vision encoders of TensorRT-LLM", "LoRA cache of TensorRT-LLM")
+_INVALIDATED_BY = ("an engine built with other max_num_tokens or max_batch_size", "another backend")
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """What memory depends on."""
+
+    backend: Literal["pytorch", "tensorrt"]
+    fraction: float
+    max_batch_size: int
+    max_num_tokens: int
+    max_model_len: int
+    block_size: int
+    element_bytes: int
+    assumptions: tuple[Assumption, ...]
+
+
+def account(workload: Workload) -> Account:
+    """
+    What TensorRT-LLM allocates on every rank.
+
+    Args:
+        workload: Resolved card for TensorRT-LLM.
+
+    Returns:
+        Account with the pool.
+    """
+    chosen = settings(workload)
+    serving = workload.serving
+    assert serving is not None  # noqa: S101
+    own = plain_kv_format("bf16" if chosen.element_bytes == DTYPE_BYTES["bf16"] else "fp32")
+    k, v = workload.kv_formats or (own, own)
+    pooling = Pooling(
+        fraction=chosen.fraction,
+        of_card=False,
+        block_size=chosen.block_size,
+        k=k,
+        v=v,
+        field="/serving/free_gpu_memory_fraction",
+        term=_POOL,
+    )
+    disk = workload.weight_bytes or disk_bytes(workload.model, workload.weight_format, workload.formats)
+    return pooled_account(
+        workload,
+        _ranks(workload, chosen),
+        pooling,
+        demand(serving, workload.placement, chosen.max_model_len),
+        max_model_len=chosen.max_model_len,
+        assumptions=chosen.assumptions,
+        unknowns=_UNKNOWNS,
+        invalidated_by=_INVALIDATED_BY,
+        disk_bytes=disk,
+    )
+
+
+def settings(workload: Workload) -> Settings:
+    """Settings with the release's defaults, and the assumptions that completed them."""
+    serving, release, model = workload.serving, workload.profile, workload.model
+    assert isinstance(serving, card.TensorRtLlm)  # noqa: S101  (dispatch is by this type)
+    assert isinstance(release, Release)  # noqa: S101
+    notes: list[Assumption] = []
+
+    def default(field: str, given: float | None, value: float) -> float:
+        if given is None:
+            notes.append(Assumption(f"serving.{field}", value, f"default from {release.since}"))
+            return value
+        return given
+
+    length = serving.max_model_len
+    if length is None:
+        length = model.max_position_embeddings or _UNKNOWN_LENGTH
+        notes.append(Assumption("serving.max_model_len", length, "the model's longest"))
+    batch = int(default("max_batch_size", serving.max_batch_size or serving.max_num_seqs, release.max_batch_size))
+    packed = release.max_num_tokens or batch * length
+    tokens = int(default("max_num_tokens", serving.max_num_tokens or serving.max_num_batched_tokens, packed))
+    given = serving.free_gpu_memory_fraction or serving.gpu_memory_utilization
+    return Settings(
+        backend=serving.backend or release.backend,
+        fraction=default("free_gpu_memory_fraction", given, release.free_gpu_memory_fraction),
+        max_batch_size=batch,
+        max_num_tokens=tokens,
+        max_model_len=length,
+        block_size=serving.block_size or release.tokens_per_block,
+        element_bytes=DTYPE_BYTES.get(model.dtype, 2),
+        assumptions=tuple(notes),
+    )
+
+
+def _ranks(workload: Workload, chosen: Settings) -> tuple[Rank, ...]:
+    placement = workload.placement
+    stages = stage_weights(
+        workload.model,
+        workload.weight_format,
+        workload.formats,
+        tensor_parallel_size=placement.tensor_parallel_size,
+        pipeline_parallel_size=placement.pipeline_parallel_size,
+        expert_parallel_size=placement.expert_parallel_size,
+        rules=_ENGINE_RULES if chosen.backend == "tensorrt" else _TORCH_RULES,
+    )
+    known = workload.weight_bytes
+    total = sum(stage.total for stage in stages) or 1
+    last = len(stages) - 1
+    found = []
+    for stage in stages:
+        size = stage.total if known is None else known * stage.total // (total * placement.tensor_parallel_size)
+        found.append(_rank(workload, chosen, stage, size, last=stage.stage == last))
+    return tuple(found)
+
+
+def _rank(workload: Workload, chosen: Settings, stage: StageWeights, size: int, *, last: bool) -> Rank:
+    tp = workload.placement.tensor_parallel_size
+    communicator = law.communicator(tensor_parallel_size=tp)
+    resident = [_WEIGHTS.item(within(size, 0.02, 0.03), f"stage {stage.stage}"), device_context(workload.gpu)]
+    if communicator:
+        resident.append(_NCCL.item(Amount(communicator // 2, communicator, communicator + GiB)))
+    build = _engine_buffers if chosen.backend == "tensorrt" else _torch_buffers
+    kept, transient = build(workload, chosen, tp, last)
+    return Rank(stage=stage.stage, layers=stage.layers, resident=(*resident, *kept), transient=transient, outside=())
+
+
+def _engine_buffers(
+    workload: Workload, chosen: Settings, tp: int, last: bool
+) -> tuple[tuple[MemoryItem, ...], tuple[MemoryItem, ...]]:
+    """Everything of a built engine is allocated at start and stays."""
+    model = workload.model
+    context = law.execution_context(
+        max_num_tokens=chosen.max_num_tokens, intermediate_size=feed_forward_width(model), tensor_parallel_size=tp
+    )
+    decoder = law.decoder_buffers(max_batch_size=chosen.max_batch_size, vocab_size=model.vocab_size)
+    runtime = law.runtime_buffers(max_batch_size=chosen.max_batch_size, vocab_size=model.vocab_size)
+    kept = [_EXECUTION.item(within(context, 0.35, 0.1), f"{chosen.max_num_tokens} tokens a step")]
+    if last:
+        kept.append(_DECODER.item(within(decoder, 0.1), f"{chosen.max_batch_size} slots"))
+        kept.append(_RUNTIME.item(within(runtime, 0.25)))
+    return tuple(kept), ()
+
+
+def _torch_buffers(
+    workload: Workload, chosen: Settings, tp: int, last: bool
+) -> tuple[tuple[MemoryItem, ...], tuple[MemoryItem, ...]]:
+    model = workload.model
+    activations = law.context_run(
+        max_num_tokens=chosen.max_num_tokens,
+        hidden_size=model.hidden_size,
+        intermediate_size=ceil_div(feed_forward_width(model), tp),
+        element_bytes=chosen.element_bytes,
+    )
+    detail = f"{chosen.max_num_tokens} tokens a step"
+    transient = [_CONTEXT_RUN.item(within(activations, 0.4, 1.0), detail)]
+    if last:
+        rows = min(chosen.max_batch_size, chosen.max_num_tokens)
+        logits = rows * model.vocab_size * (4 + chosen.element_bytes)
+        transient.append(_LOGITS.item(Amount(0, logits // 4, 2 * logits), f"at most {rows} requests"))
+    graphs = _GRAPHS.item(Amount(100 * MiB, 500 * MiB, 2 * GiB), "decode batches")
+    return (graphs,), tuple(transient)

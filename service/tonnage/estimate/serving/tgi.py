@@ -1,0 +1,168 @@
+"""Text Generation Inference: nine tenths of the card, a warm-up prefill inside, the rest of it the cache."""
+
+from msgspec import Struct
+
+from tonnage.estimate import caches
+from tonnage.estimate.caches import DTYPE_BYTES, plain_kv_format
+from tonnage.estimate.serving.demand import demand
+from tonnage.estimate.serving.pooled import Pooling, Rank, experts_used, feed_forward_width, pooled_account
+from tonnage.estimate.serving.process import device_context
+from tonnage.estimate.serving.terms import Term
+from tonnage.estimate.weights import StageWeights, WeightRules, disk_bytes, stage_weights
+from tonnage.laws import tensorrt_llm, tgi
+from tonnage.spec import card
+from tonnage.spec.engines.tgi import Tgi as Release
+from tonnage.spec.facts import KvFormat
+from tonnage.spec.report import Account, Amount, Assumption, within
+from tonnage.spec.workload import Workload
+from tonnage.units import GiB, MiB, ceil_div
+
+_UNKNOWN_LENGTH = 4096
+_LAUNCHER_SHARE = 0.95
+_RULES = WeightRules(layer_surplus="first")
+_SERVER = "huggingface/text-generation-inference@db931fcf server/text_generation_server/models/flash_causal_lm.py"
+_WEIGHTS = Term("weights", "derived", "laws.weights", _SERVER)
+_PREFILL = Term("activations", "derived", "laws.tgi.prefill_activations", _SERVER)
+_LOGITS = Term("logits", "derived", "laws.tgi.prefill_activations", _SERVER)
+_GRAPHS = Term("cuda_graphs", "assumed", "laws.cuda_graphs", _SERVER, inside_budget=False)
+_NCCL = Term("communication", "assumed", "laws.tensorrt_llm.communicator", "ai-dynamo/aiconfigurator@095f58a")
+_POOL = Term("kv_cache", "derived", "laws.tgi.pool", _SERVER)
+_UNKNOWNS = ("adapters, speculation and images of TGI",)
+_INVALIDATED_BY = ("CUDA_MEMORY_FRACTION or TGI_WIGGLE_ROOM in the environment", "another attention than flashinfer")
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """What memory depends on."""
+
+    fraction: float
+    block_size: int
+    max_model_len: int
+    prefill_tokens: int
+    element_bytes: int
+    k: KvFormat
+    v: KvFormat
+    assumptions: tuple[Assumption, ...]
+
+
+def account(workload: Workload) -> Account:
+    """
+    What TGI allocates on every rank.
+
+    Args:
+        workload: Resolved card for TGI.
+
+    Returns:
+        Account with the pool.
+    """
+    serving, placement = workload.serving, workload.placement
+    assert serving is not None  # noqa: S101
+    stages = stage_weights(
+        workload.model,
+        workload.weight_format,
+        workload.formats,
+        tensor_parallel_size=placement.tensor_parallel_size,
+        pipeline_parallel_size=placement.pipeline_parallel_size,
+        rules=_RULES,
+    )
+    chosen = settings(workload, stages)
+    pooling = Pooling(
+        fraction=chosen.fraction,
+        of_card=True,
+        block_size=chosen.block_size,
+        k=chosen.k,
+        v=chosen.v,
+        field="/serving/gpu_memory_utilization",
+        term=_POOL,
+    )
+    return pooled_account(
+        workload,
+        tuple(_rank(workload, chosen, stage, stage.stage == len(stages) - 1) for stage in stages),
+        pooling,
+        demand(serving, placement, chosen.max_model_len),
+        max_model_len=chosen.max_model_len,
+        assumptions=chosen.assumptions,
+        unknowns=_UNKNOWNS,
+        invalidated_by=_INVALIDATED_BY,
+        disk_bytes=workload.weight_bytes or disk_bytes(workload.model, workload.weight_format, workload.formats),
+    )
+
+
+def settings(workload: Workload, stages: tuple[StageWeights, ...]) -> Settings:
+    """Settings with the release's defaults, and the assumptions that completed them."""
+    serving, release, model = workload.serving, workload.profile, workload.model
+    assert isinstance(serving, card.Tgi)  # noqa: S101  (dispatch is by this type)
+    assert isinstance(release, Release)  # noqa: S101
+    notes: list[Assumption] = []
+    length = serving.max_model_len
+    if length is None:
+        length = model.max_position_embeddings or _UNKNOWN_LENGTH
+        notes.append(Assumption("serving.max_model_len", length, "max_total_tokens: the model's longest"))
+    fraction = serving.gpu_memory_utilization
+    if fraction is None:
+        fraction = release.cuda_memory_fraction
+        notes.append(Assumption("serving.gpu_memory_utilization", fraction, "CUDA_MEMORY_FRACTION"))
+    own = plain_kv_format(model.dtype)
+    k, v = workload.kv_formats or (own, own)
+    tokens = serving.max_num_batched_tokens
+    if tokens is None:
+        tokens = _prefill_tokens(workload, release, max(stage.total for stage in stages), length, (k, v))
+        notes.append(Assumption("serving.max_num_batched_tokens", tokens, "max_batch_prefill_tokens of the launcher"))
+    return Settings(
+        fraction=fraction * release.wiggle_room,
+        block_size=serving.block_size or release.block_size,
+        max_model_len=length,
+        prefill_tokens=tokens,
+        element_bytes=DTYPE_BYTES[model.dtype],
+        k=k,
+        v=v,
+        assumptions=tuple(notes),
+    )
+
+
+def _prefill_tokens(
+    workload: Workload, release: Release, weights: int, length: int, kv: tuple[KvFormat, KvFormat]
+) -> int:
+    """max_batch_prefill_tokens as the launcher sets it. [tokens]"""
+    model, gpu = workload.model, workload.gpu
+    tokens = release.prefill_tokens_by_model.get(model.model_type, release.prefill_tokens)
+    if release.computes_prefill_tokens and gpu is not None and model.model_type not in release.prefill_tokens_by_model:
+        free = int(_LAUNCHER_SHARE * gpu.memory_usable_bytes) - weights
+        tp = workload.placement.tensor_parallel_size
+        fitting = tgi.prefill_tokens(
+            free=max(0, free),
+            token_bytes=max(1, caches.token_bytes(model, *kv, tensor_parallel_size=tp)),
+            intermediate_size=feed_forward_width(model) // experts_used(model),
+            experts=experts_used(model),
+            element_bytes=DTYPE_BYTES[model.dtype],
+        )
+        tokens = min(length, fitting)
+    return tokens
+
+
+def _rank(workload: Workload, chosen: Settings, stage: StageWeights, last: bool) -> Rank:
+    model, tp = workload.model, workload.placement.tensor_parallel_size
+    size = stage.total
+    if workload.weight_bytes is not None:
+        size = workload.weight_bytes // (tp * workload.placement.pipeline_parallel_size)
+    activations = tgi.prefill_activations(
+        tokens=chosen.prefill_tokens,
+        hidden_size=model.hidden_size,
+        intermediate_size=ceil_div(feed_forward_width(model), tp),
+        element_bytes=chosen.element_bytes,
+    )
+    resident = [_WEIGHTS.item(within(size, 0.02, 0.03)), device_context(workload.gpu)]
+    communicator = tensorrt_llm.communicator(tensor_parallel_size=tp)
+    if communicator:
+        resident.append(_NCCL.item(Amount(communicator // 2, communicator, communicator + GiB)))
+    transient = [_PREFILL.item(within(activations, 0.3, 0.5), f"{chosen.prefill_tokens} tokens of warm-up")]
+    if last:
+        logits = model.vocab_size * chosen.element_bytes * min(chosen.prefill_tokens, 4096)
+        transient.append(_LOGITS.item(Amount(0, logits // 4, logits), "rows of the warm-up batch"))
+    graphs = _GRAPHS.item(Amount(100 * MiB, 400 * MiB, 2 * GiB), "captured after the pool, in the tenth left free")
+    return Rank(
+        stage=stage.stage,
+        layers=stage.layers,
+        resident=tuple(resident),
+        transient=tuple(transient),
+        outside=(graphs,),
+    )
