@@ -53,13 +53,21 @@ def cases(engine: str | None = None, *, kind: str = "serving") -> Iterator[tuple
                 yield name, case
 
 
-def _items(answer: Answer, phase: str, components: Iterable[str]) -> Band | None:
+def _items(answer: Answer, phase: str, components: Iterable[str], *, gpus: int = 1) -> Band | None:
     wanted = frozenset(components)
-    for found in answer["gpus"][0]["phases"]:
-        if found["phase"] == phase:
-            amounts = [i["bytes"] for i in found["items"] if i["component"] in wanted]
-            return _sum(amounts)
-    return None
+    amounts = [
+        item["bytes"]
+        for load in answer["gpus"][:gpus]
+        for found in load["phases"]
+        if found["phase"] == phase
+        for item in found["items"]
+        if item["component"] in wanted
+    ]
+    return _sum(amounts) if any(p["phase"] == phase for p in answer["gpus"][0]["phases"]) else None
+
+
+_EVERY_GPU = 1_000
+"""llama.cpp's buffers are stated over all devices."""
 
 
 def _sum(amounts: list[dict[str, int]]) -> Band:
@@ -109,7 +117,7 @@ TERMS: dict[str, Callable[[Answer], Band | None]] = {
     "num_gpu_blocks": lambda a: _cache(a, "blocks"),
     "max_concurrency": lambda a: _cache(a, "max_concurrency"),
     "kv_bytes_per_token": _per_token,
-    "kv_buffer_bytes": lambda a: _items(a, "kv_allocation", ("kv_cache",)),
+    "kv_buffer_bytes": lambda a: _items(a, "kv_allocation", ("kv_cache",), gpus=_EVERY_GPU),
     "compute_buffer_bytes": lambda a: _items(a, "prefill", ("activations", "logits", "workspace")),
     "allocated_peak_bytes": lambda a: _amount(a["peak"]["allocated"]),
     "reserved_peak_bytes": lambda a: _amount(a["peak"]["reserved"]),

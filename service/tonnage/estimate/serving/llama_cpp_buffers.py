@@ -90,6 +90,13 @@ class Graph(Struct, frozen=True):
         return self.activations + self.logits
 
 
+@remembered()
+def was_cached_expanded(model: Model) -> bool:
+    """Whether a build or file without a latent cache exists: sparse attention came after it."""
+    attentions = [group.layer.attention for group in model.layers if group.layer.attention is not None]
+    return not any(attention.index_head_dim for attention in attentions)
+
+
 def held(model: Model, layers: tuple[int, int]) -> list[tuple[LayerGroup, int]]:
     """Groups of decoder layers that a range holds, with how many."""
     first, last = layers
@@ -148,8 +155,7 @@ def rows(attention: Attention, k: KvFormat, v: KvFormat, latent_cache: bool) -> 
     """Keys and values of one token in one layer, all KV heads as one row. [bytes]"""
     if attention.kv_shared or attention.kind in ("encoder", "cross"):
         return 0, 0
-    # Sparse attention came after the latent cache: no build caches its heads expanded.
-    if attention.kind == "mla" and (latent_cache or attention.index_head_dim):
+    if attention.kind == "mla" and latent_cache:
         latent = k.row_bytes((attention.kv_lora_rank or 0) + (attention.qk_rope_head_dim or 0))
         return latent + _INDEX_KEY_BYTES * (attention.index_head_dim or 0), 0
     heads = attention.num_attention_heads if attention.kind == "mla" else attention.num_key_value_heads

@@ -4,7 +4,14 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from tonnage.estimate.serving.llama_cpp_buffers import Cache, Graph, Shape, cache, graph
+from tonnage.estimate.serving.llama_cpp_buffers import (
+    Cache,
+    Graph,
+    Shape,
+    cache,
+    graph,
+    was_cached_expanded,
+)
 from tonnage.estimate.serving.llama_cpp_settings import Settings
 from tonnage.estimate.serving.llama_cpp_weights import FileWeights
 from tonnage.laws import llama_cpp_placement
@@ -134,7 +141,7 @@ def _device(model: Model, parts: FileWeights, chosen: Settings, index: int, part
         oldest = shape(chosen, oldest=True)
         older = graph(model, shape=oldest, quantized_cache=quantized, layers=(first, last), with_output=output)
         graph_most = older.total + older.inputs + older.hidden
-        if not chosen.kv_on_host:
+        if not chosen.kv_on_host and was_cached_expanded(model):
             cache_most = max(cache_most, cache(model, k=k, v=v, shape=oldest, layers=(first, last)).keys_and_values)
     elif chosen.release.separate_f32_mask:
         graph_most = buffers.total + buffers.inputs + buffers.hidden

@@ -1,0 +1,54 @@
+import pytest
+from cards import LLAMA_8B, answer, assumed, size
+
+from tonnage.units import MiB
+
+OLLAMA = {"engine": "ollama"}
+
+
+@pytest.mark.parametrize(
+    ("version", "gpu", "context"),
+    [
+        ("0.5.4", "h100-sxm", 2_048),
+        ("0.7.0", "h100-sxm", 4_096),
+        ("0.16.0", "rtx-3070", 4_096),
+        ("0.16.0", "rtx-4090", 32_768),
+        ("0.16.0", "h100-sxm", 131_072),
+    ],
+)
+def test_default_context_follows_release_and_memory(version, gpu, context):
+    report = answer(LLAMA_8B, "gguf-q4-k-m", {"gpu": gpu}, **OLLAMA, engine_version=version)
+
+    assert context == assumed(report)["serving.max_model_len"]
+
+
+def test_slots_were_four_where_they_fit_and_are_one():
+    then = answer(LLAMA_8B, "gguf-q4-k-m", {"gpu": "h100-sxm"}, **OLLAMA, engine_version="0.5.4")
+    small = answer(LLAMA_8B, "gguf-q8-0", {"gpu": "rtx-3070"}, **OLLAMA, engine_version="0.5.4", max_model_len=8_192)
+    now = answer(LLAMA_8B, "gguf-q4-k-m", {"gpu": "h100-sxm"}, **OLLAMA, engine_version="0.16.0")
+
+    assert 4 == assumed(then)["serving.n_parallel"]
+    assert 1 == assumed(small)["serving.n_parallel"]
+    assert 1 == assumed(now)["serving.n_parallel"]
+
+
+def test_every_slot_has_the_context():
+    report = answer(LLAMA_8B, "gguf-q4-k-m", **OLLAMA, max_model_len=8_192, n_parallel=4)
+
+    assert 4 * 1_024 * MiB == size(report, "kv_cache")
+    assert 8_192 == report.kv_cache.max_model_len
+
+
+def test_long_contexts_take_larger_batches_while_memory_is_left():
+    large = answer(LLAMA_8B, "gguf-q4-k-m", {"gpu": "h100-sxm"}, **OLLAMA, max_model_len=65_536)
+    small = answer(LLAMA_8B, "gguf-q4-k-m", {"gpu": "rtx-4090"}, **OLLAMA, max_model_len=90_112)
+
+    assert 2_048 == assumed(large)["serving.n_ubatch"]
+    assert 1_024 >= assumed(small)["serving.n_ubatch"]
+
+
+def test_a_model_too_large_runs_partly_on_the_host():
+    report = answer(LLAMA_8B, "gguf-q8-0", {"gpu": "rtx-3070"}, **OLLAMA, max_model_len=16_384)
+
+    assert "needs_confirmation" == report.verdict
+    assert report.required.expected <= report.capacity.usable_bytes
