@@ -7,10 +7,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from tonnage import evidence
 from tonnage.catalog import load_catalog
-from tonnage.spec.card import SizingCard
+from tonnage.spec.card import Failure, SizingCard
 
 BOOK = json.loads((Path(__file__).parent / "decisions.json").read_text())
 REPORTS = BOOK["reports"]
@@ -66,3 +67,17 @@ def test_at_least_seventy_percent_are_decided():
 @pytest.mark.parametrize("report", [r for r in REPORTS if r["margin"] == "clear"], ids=lambda r: r["id"])
 def test_clear_reports_get_one_of_the_verdicts_that_do_them_justice(report):
     assert verdicts()[report["id"]] in report["accept"]
+
+
+def helped_by(report):
+    """Whether the one change that helped is among the remedies."""
+    failed = structs.replace(card(report), failure=Failure(phase=report["phase"]))
+    remedies = evidence.estimate(catalog(), failed).diagnosis.remedies
+    return report["resolution"]["field"] in {r.field for r in remedies}
+
+
+def test_the_change_that_helped_is_among_the_remedies_of_four_reports_in_five():
+    resolved = [r for r in REPORTS if r["outcome"] == "oom" and r.get("resolution")]
+    missed = [r["id"] for r in resolved if not helped_by(r)]
+
+    assert len(missed) <= len(resolved) / 5, missed

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from tonnage.estimate.changes import effective, stated
+from tonnage.estimate.placement import support
 from tonnage.spec.card import SizingCard
 from tonnage.spec.model import Model
 from tonnage.spec.report import Estimate
@@ -52,6 +53,15 @@ SMALLER_FORMATS: dict[str | None, tuple[str, ...]] = {
 }
 """What each engine is usually given next, largest first; one that saves nothing is dropped after its estimate."""
 
+SMALLER_CACHES: dict[str | None, tuple[str, ...]] = {
+    "llama.cpp": ("q8_0", "q4_0"),
+    "ollama": ("q8_0", "q4_0"),
+    "transformers": ("kv-int8-per-token-head", "kv-quanto-4"),
+    "mlx": (),
+}
+"""Cache types below the model's own; engines that are not named read fp8."""
+ATTENTION_PROJECTIONS = {"q_proj", "k_proj", "v_proj", "o_proj"}
+
 SERVING_PHASES = {
     "load": ("formats", "tensor", "pipeline", "images", "layers"),
     "profile": ("chunk", "sequences", "images", "tensor", "formats"),
@@ -61,18 +71,27 @@ SERVING_PHASES = {
     "prefill": ("chunk", "flash", "length", "concurrency", "batch", "kv_dtype", "formats", "tensor", "pipeline", "layers"),
     "decode": ("concurrency", "batch", "length", "kv_dtype", "sequences", "formats", "tensor", "pipeline", "layers"),
 }  # fmt: skip
+_ACTIVATIONS = ("length", "activations_offload", "targets", "method", "sharding")
 TRAINING_PHASES = {
-    "load": ("weight_dtype", "method", "sharding", "tensor"),
-    "forward": ("micro_batch", "checkpointing", "loss", "attention", "length", "activations_offload", "method", "sharding"),
-    "backward": ("micro_batch", "checkpointing", "attention", "loss", "length", "activations_offload", "method", "sharding"),
-    "optimizer_step": ("optimizer", "implementation", "in_backward", "sharding", "optimizer_offload", "master", "method"),
+    "load": ("weight_dtype", "method", "sharding", "ranks", "tensor"),
+    "forward": ("micro_batch", "checkpointing", "loss", "attention", *_ACTIVATIONS),
+    "backward": ("micro_batch", "checkpointing", "attention", "loss", *_ACTIVATIONS),
+    "optimizer_step": (
+        "optimizer",
+        "implementation",
+        "in_backward",
+        "sharding",
+        "ranks",
+        "optimizer_offload",
+        "master",
+    ),
     "evaluation": ("micro_batch", "loss", "length", "sharding"),
     "export": ("weight_dtype", "sharding"),
     "merge": ("weight_dtype", "sharding"),
-}  # fmt: skip
+}
 WHOLE_TRAINING_LADDER = (
     "micro_batch", "checkpointing", "attention", "loss", "implementation", "optimizer", "in_backward", "master", "weight_dtype",
-    "sharding", "optimizer_offload", "activations_offload", "length", "method", "tensor",
+    "sharding", "ranks", "optimizer_offload", "activations_offload", "length", "targets", "method", "tensor",
 )  # fmt: skip
 _SERVING_ALIASES = {"idle": "decode", "generation": "decode", "forward": "prefill"}
 _TRAINING_ALIASES = {"profile": "forward", "prefill": "forward", "decode": "evaluation", "generation": "evaluation"}
@@ -128,21 +147,48 @@ def _has(card: SizingCard, pointer: str) -> bool:
 
 def _formats(scene: Scene) -> Iterator[Rung]:
     have = stated(scene.card, "/weights/format") or scene.model.weight_format or scene.model.dtype
-    engine = None if scene.card.serving is None else str(scene.card.serving.__struct_config__.tag)
     if scene.card.training is not None:
         return
     cost = "quality has to be measured again; what the format leaves in 16 bit stays so"
-    for name in SMALLER_FORMATS.get(engine, SMALLER_FORMATS[None]):
+    for name in SMALLER_FORMATS.get(_engine(scene.card), SMALLER_FORMATS[None]):
         if name != have:
             yield Rung("/weights/format", have, name, cost, also=(("/weights/bytes", None),))
 
 
-def _doubled(pointer: str, cost: str) -> Proposal:
+def _doubled(pointer: str, kind: str, cost: str) -> Proposal:
     def proposal(scene: Scene) -> Iterator[Rung]:
-        value = stated(scene.card, pointer) or 1
-        yield Rung(pointer, value, value * 2, cost)
+        training = scene.card.training
+        kinds = support(engine=_engine(scene.card), framework=None if training is None else training.framework)
+        if getattr(kinds, kind):
+            value = stated(scene.card, pointer) or 1
+            yield Rung(pointer, value, value * 2, cost)
 
     return proposal
+
+
+def _more_ranks(scene: Scene) -> Iterator[Rung]:
+    """Twice the data-parallel ranks; copies alone save nothing, so the states are sharded over them."""
+    training = scene.card.training
+    if training is None:
+        return
+    have = scene.card.placement.data_parallel_size
+    sharded = scene.value("/training/sharding") not in {None, "none", "ddp"}
+    also = () if sharded else (("/training/sharding", "zero3"),)
+    yield Rung("/placement/data_parallel_size", have, have * 2, "more GPUs; the batch of a step doubles", also=also)
+
+
+def _targets(scene: Scene) -> Iterator[Rung]:
+    training = scene.card.training
+    if training is None or training.lora is None or training.method == "full":
+        return
+    have = training.lora.target_modules
+    if have is None or set(have) - ATTENTION_PROJECTIONS:
+        few = sorted(ATTENTION_PROJECTIONS)
+        yield Rung("/training/lora/target_modules", have, few, "fewer adapters: quality has to be measured again")
+
+
+def _engine(card: SizingCard) -> str | None:
+    return None if card.serving is None else str(card.serving.__struct_config__.tag)
 
 
 def _text_only(scene: Scene) -> Iterator[Rung]:
@@ -160,9 +206,7 @@ def _kv_dtype(scene: Scene) -> Iterator[Rung]:
         ("fp8", "q8", "q4", "int8", "kv-fp8", "kv-int8")
     ):
         return
-    engine = serving.__struct_config__.tag
-    target = {"llama.cpp": "q8_0", "ollama": "q8_0", "transformers": None, "mlx": None}.get(str(engine), "fp8")
-    if target is not None:
+    for target in SMALLER_CACHES.get(_engine(scene.card), ("fp8",)):
         yield Rung(
             "/serving/kv_cache_dtype",
             serving.kv_cache_dtype,
@@ -242,8 +286,10 @@ def _several(*proposals: Proposal) -> Proposal:
 
 PROPOSALS: dict[str, Proposal] = {
     "formats": _formats,
-    "tensor": _doubled("/placement/tensor_parallel_size", "one more step of GPUs with a fast link between them"),
-    "pipeline": _doubled("/placement/pipeline_parallel_size", "more GPUs; latency grows with the stages"),
+    "tensor": _doubled(
+        "/placement/tensor_parallel_size", "tensor", "one more step of GPUs with a fast link between them"
+    ),
+    "pipeline": _doubled("/placement/pipeline_parallel_size", "pipeline", "more GPUs; latency grows with the stages"),
     "layers": _halved("/serving/n_gpu_layers", "layers on the host: much slower", smallest=0),
     "chunk": _several(
         _halved("/serving/max_num_batched_tokens", "longer prefill, lower throughput", smallest=512),
@@ -298,4 +344,6 @@ PROPOSALS: dict[str, Proposal] = {
     "optimizer_offload": _set("/training/offload/optimizer", True, "slower steps; host memory for the states"),
     "activations_offload": _set("/training/offload/activations", True, "slower steps; host memory for the activations"),
     "method": _method,
+    "targets": _targets,
+    "ranks": _more_ranks,
 }
