@@ -19,6 +19,10 @@ def test_the_shifted_copy_costs_nothing_for_a_single_sequence():
     assert (8, 12, 14) == (single[0], several[0], kept[0])
 
 
+def test_logits_held_through_backward_make_it_16():
+    assert (8, 8, 16, 4) == loss.causal_held(logit_bytes=2)
+
+
 def test_fp32_outputs_never_lower_a_path():
     assert (10, 4, 12, 4) == loss.mixed_precision_outputs(path=(8, 4, 12, 4))
     assert (14, 4, 12, 4) == loss.mixed_precision_outputs(path=(14, 4, 12, 4))
@@ -30,7 +34,7 @@ def test_losses_without_upcast_and_in_place():
 
 
 def test_litgpt_holds_fp32_logits_and_their_log_softmax():
-    assert (10, 8, 8, 2) == loss.fabric_outputs(logit_bytes=2)
+    assert (10, 8, 8, 0) == loss.fabric_outputs(logit_bytes=2)
 
 
 def test_torchtitan_eager_14_compiled_12_online_6():

@@ -193,3 +193,38 @@ def routed_experts(
     if not trains:
         return 6 * moe_intermediate_size * num_experts_per_tok
     return num_experts_per_tok * (4 * hidden_size + 8 * moe_intermediate_size) + 6 * num_experts
+
+
+def stale_inputs(
+    *,
+    hidden_size: int,
+    query_width: int,
+    intermediate_size: int,
+    layers: int,
+    vocab_size: int,
+    tokens: int,
+    percent: int,
+) -> int:
+    """
+    What the previous micro-batch still holds where a loop keeps outputs and 4-bit linears their inputs.
+
+    Inputs kept as attributes of a custom function live as long as the graph does, and the graph as long as its output.
+
+    Args:
+        hidden_size: h. [elements]
+        query_width: q. [elements]
+        intermediate_size: f. [elements]
+        layers: Layers. [layers]
+        vocab_size: V, of the fp32 logits that are held. [elements]
+        tokens: Tokens of the current micro-batch. [tokens]
+        percent: Tokens of the previous one against it. [percent]
+
+    Returns:
+        ((4h + 2q + 2f) L + 4V) x tokens. [bytes]
+
+    Source:
+        bitsandbytes-foundation/bitsandbytes@0.42.0 autograd/_functions.py MatMul4Bit (ctx.tensors); Lightning-AI/litgpt
+        finetune/lora.py; measured: tests/measured/training.json#litgpt-hub-llama-3-8b-qlora
+    """
+    inputs = (4 * hidden_size + 2 * query_width + 2 * intermediate_size) * layers
+    return (inputs + 4 * vocab_size) * tokens * percent // 100

@@ -55,6 +55,23 @@ def causal_shifted(*, logit_bytes: int, sequences: int, caller_keeps: bool) -> L
     return max(wide + (narrow if caller_keeps else 0), narrow + FLOAT), FLOAT, 3 * FLOAT, FLOAT
 
 
+def causal_held(*, logit_bytes: int) -> LogitBytes:
+    """
+    fp32 logits of the model, shifted into a copy that the training loop holds through backward.
+
+    Args:
+        logit_bytes: Width of what the head computes. [bytes]
+
+    Returns:
+        8 to 10, 8, 16, 4. [bytes]
+
+    Source:
+        pytorch/torchtune@v0.1.1 recipes/lora_finetune_single_device.py (logits[..., :-1, :].contiguous(), not deleted
+        before backward); measured: tests/measured/training.json#tt-l2-7b-lora-4090
+    """
+    return max(2 * FLOAT, logit_bytes + FLOAT), 2 * FLOAT, 4 * FLOAT, FLOAT
+
+
 def mixed_precision_outputs(*, path: LogitBytes) -> LogitBytes:
     """
     Accelerate returns fp32 outputs: 16-bit logits in the model's output are copied once more, while the loss is there.
@@ -114,13 +131,14 @@ def fabric_outputs(*, logit_bytes: int) -> LogitBytes:
         logit_bytes: Width of what the head computes. [bytes]
 
     Returns:
-        10, 8, 8, 2: the loss itself runs chunk by chunk. [bytes]
+        10, 8, 8, 0: gradients replace log-softmaxes chunk by chunk. [bytes]
 
     Source:
         Lightning-AI/pytorch-lightning src/lightning/fabric/plugins/precision convert_output; Lightning-AI/litgpt@4571b2f2
-        litgpt/utils.py chunked_cross_entropy; measured: tests/measured/training.json#litgpt-llama-2-13b-bf16-mb1
+        litgpt/utils.py chunked_cross_entropy; measured: tests/measured/training.json#litgpt-hub-gemma-2b-lora (the 16-bit
+        logits are still there: 10, not 8)
     """
-    return logit_bytes + 2 * FLOAT, 2 * FLOAT, 2 * FLOAT, logit_bytes
+    return logit_bytes + 2 * FLOAT, 2 * FLOAT, 2 * FLOAT, 0
 
 
 def full_eager(*, logit_bytes: int) -> LogitBytes:

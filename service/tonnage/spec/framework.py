@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from tonnage.spec.engine import Release
 
 LossPath = Literal[
-    "causal_upcast", "causal_shifted", "causal_bf16", "fabric", "chunked_float", "chunked_compiled", "full_eager",
+    "causal_upcast", "causal_shifted", "causal_held", "causal_bf16", "fabric", "chunked_float", "chunked_compiled", "full_eager",
     "full_compiled", "full_compiled_online", "chunked_titan", "chunked_hidden", "fused_linear", "vocab_parallel",
     "vocab_parallel_eager",
 ]  # fmt: skip
@@ -94,8 +94,8 @@ class FrameworkRelease(Release, frozen=True, kw_only=True, forbid_unknown_fields
     """The embedding has its own unit and is resharded after forward."""
     fp32_embedding_states: bool = False
     """8-bit optimizers keep fp32 states for embeddings (an override of the Hugging Face Trainer)."""
-    activation_offload: Literal["inputs", "all"] = "inputs"
-    """What offloaded activations leave on the GPU: a few block inputs, or only what streams."""
+    offload_stash: int = 2
+    """Layers whose kept tensors stay on the GPU when activations are offloaded. [layers]"""
     lengths: Literal["capped", "dropped", "bucketed", "longest_first"] = "capped"
     """What becomes of longer samples: cut at the cap, dropped, batched by length, or sorted longest first."""
     reserved_ratio: float = 0.0

@@ -10,15 +10,16 @@ from tonnage.estimate.training.items import Fixed, Moment, item, moment_of, phas
 from tonnage.estimate.training.losses import path_name, scored_tokens
 from tonnage.estimate.training.objectives import Objective, objective_of
 from tonnage.estimate.training.per_model import per_model
-from tonnage.estimate.training.profile import StepProfile, step_profile
+from tonnage.estimate.training.profile import StepProfile, offloaded, step_profile
 from tonnage.estimate.training.recipe import Recipe
 from tonnage.estimate.training.recipes import closed_form, recipe_of
-from tonnage.estimate.training.settings import Settings, settings
+from tonnage.estimate.training.settings import FSDP, Settings, settings
 from tonnage.estimate.training.sharding import Held, held
 from tonnage.estimate.training.sizes import Rank, ranks_of
 from tonnage.estimate.training.states import loaded_format
 from tonnage.estimate.training.step import Batch, candidates
 from tonnage.laws import optimizer as optimizer_laws
+from tonnage.laws.activations import stale_inputs
 from tonnage.laws.training_sharding import in_flight
 from tonnage.spec.model import Model
 from tonnage.spec.report import Account, Finding, GpuLoad, MemoryItem, PhaseItems
@@ -78,7 +79,8 @@ def account(workload: Workload) -> Account:
 @per_model()
 def profile_of(model: Model, recipe: Recipe) -> StepProfile:
     """The model's step: on the tape, or by closed forms where kernels are fused."""
-    return fused_profile(model, recipe) if closed_form(recipe) else step_profile(model, recipe)
+    profile = fused_profile(model, recipe) if closed_form(recipe) else step_profile(model, recipe)
+    return offloaded(profile, recipe.offload_stash) if recipe.offload_stash else profile
 
 
 class _Job(NamedTuple):
@@ -97,7 +99,7 @@ def _load(whole: _Job, rank: Rank) -> GpuLoad:
     moments = _moments(whole, rank, holds, batch)
     fixed = _fixed(whole, rank, holds)
     band = _band(whole)
-    phases = [_phase(whole, moment, fixed, band) for moment in moments]
+    phases = [_phase(whole, moment, fixed, band, moments[-1]) for moment in moments]
     ranks = job.tensor_parallel_size * job.ranks * job.context_parallel_size
     first = rank.stage * ranks
     return GpuLoad(
@@ -132,12 +134,32 @@ def _in_flight(job: Settings, rank: Rank) -> int:
 def _moments(whole: _Job, rank: Rank, holds: Held, batch: Batch) -> list[Moment]:
     found = candidates(whole.profile, batch, holds, rank)
     best: dict[str, Moment] = {}
+    stale = _stale(whole, batch)
     for candidate in found:
-        moment = moment_of(candidate, batch, holds)
+        moment = moment_of(candidate, batch, holds, stale)
         known = best.get(candidate.phase)
         if known is None or moment.total > known.total:
             best[candidate.phase] = moment
     return [best["forward"], best["backward"], _step(whole, rank, holds)]
+
+
+def _stale(whole: _Job, batch: Batch) -> int:
+    """Inputs and logits of the previous micro-batch. [bytes]"""
+    job, model = whole.settings, whole.workload.model
+    kept = job.quantized and job.libraries.keeps_four_bit_inputs
+    if not (kept and job.release.stale_fraction and model.layers):
+        return 0
+    layer = model.layers[0].layer
+    attention, mlp = layer.attention, layer.mlp
+    return stale_inputs(
+        hidden_size=model.hidden_size,
+        query_width=attention.num_attention_heads * attention.head_dim if attention is not None else 0,
+        intermediate_size=mlp.intermediate_size if mlp is not None else 0,
+        layers=model.num_hidden_layers,
+        vocab_size=model.vocab_size,
+        tokens=batch.tokens,
+        percent=round(100 * job.release.stale_fraction),
+    )
 
 
 def _step(whole: _Job, rank: Rank, holds: Held) -> Moment:
@@ -209,22 +231,29 @@ def _outside(whole: _Job, rank: Rank) -> tuple[MemoryItem, ...]:
     return tuple(items)
 
 
-def _phase(whole: _Job, moment: Moment, fixed: Fixed, band: Band) -> PhaseItems:
+def _phase(whole: _Job, moment: Moment, fixed: Fixed, band: Band, last: Moment) -> PhaseItems:
     items = phase_items(moment, fixed, band, quantized=whole.settings.quantized)
-    allocated = fixed.resident_bytes + moment.total
-    items.append(_fragmentation(whole, moment, fixed, allocated))
+    items.append(_fragmentation(whole, moment, fixed, last))
     return PhaseItems(moment.phase, (*items, *fixed.outside))  # type: ignore[arg-type]  # one of PhaseName
 
 
-def _fragmentation(whole: _Job, moment: Moment, fixed: Fixed, allocated: int) -> MemoryItem:
-    job, gpu = whole.settings, whole.workload.gpu
+def _fragmentation(whole: _Job, moment: Moment, fixed: Fixed, last: Moment) -> MemoryItem:
+    job, gpu, allocated = whole.settings, whole.workload.gpu, fixed.resident_bytes + moment.total
+    spare, shards_after = last.temporary, last.gradients
     checkpointed = job.gradient_checkpointing != "none"
     regime = counters.ratio(job, checkpointed=checkpointed, step_wins=moment.phase == "optimizer_step")
     usable = None
     if gpu is not None:
         usable = gpu.memory_usable_bytes - sum(i.bytes.expected for i in fixed.outside)
+    sharded = job.sharding in FSDP and not job.in_backward
+    idle = max(0, shards_after - moment.gradients) if sharded else 0
     low, expected, high = counters.fragmentation(
-        regime, allocated=allocated, resident=fixed.resident_bytes, usable=usable
+        regime,
+        allocated=allocated,
+        resident=fixed.resident_bytes + moment.gradients,
+        spare=spare,
+        idle=idle,
+        usable=usable,
     )
     return item(
         "fragmentation", expected, "laws.reserved.transient_share", "measured: laws.reserved", detail=regime.why,

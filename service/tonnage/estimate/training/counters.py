@@ -12,6 +12,10 @@ DEFAULT_MULTIPROCESSORS = 108
 """An A100's, where no GPU is stated. [unitless]"""
 
 
+TYPICAL_CAP = 2048
+"""Caps above it exceed the mean length of most instruction data: few samples are that long. [tokens]"""
+
+
 class Ratio(NamedTuple):
     """Reserved over allocated of a regime, with its spread. [percent]"""
 
@@ -33,7 +37,7 @@ def ratio(settings: Settings, *, checkpointed: bool, step_wins: bool) -> Ratio:
     if sharded is not None:
         return sharded
     if step_wins:
-        return Ratio(101, 100, 106, True, "the optimizer step is the peak: nothing is cut smaller")
+        return Ratio(101, 97, 106, True, "the optimizer step is the peak: nothing is cut smaller")
     if not settings.varying:
         return _fixed(checkpointed)
     return _varying(settings, checkpointed)
@@ -46,7 +50,7 @@ def _sharded_ratio(settings: Settings) -> Ratio | None:
     if settings.sharding in FSDP:
         if offloaded and settings.release.fsdp == "fsdp1":
             return Ratio(130, 110, 150, True, "FSDP1 with offload")
-        if offloaded or settings.ranks <= 2:
+        if offloaded or settings.shards <= 2:
             return Ratio(120, 103, 140, True, "units gathered on few ranks, or from the host")
         measured = round(100 * settings.release.reserved_ratio) or 110
         return Ratio(measured, max(100, measured - 5), measured + 8, True, "measured on this framework's sharded runs")
@@ -63,24 +67,45 @@ def _fixed(checkpointed: bool) -> Ratio:
 
 def _varying(settings: Settings, checkpointed: bool) -> Ratio:
     if settings.release.lengths == "bucketed":
-        return Ratio(115, 102, 145, False, "batches of similar length")
+        return Ratio(103, 95, 125, False, "batches of similar length: the longest stay below the cap")
     if settings.release.lengths == "longest_first":
         return Ratio(125, 110, 165, False, "longest sample first")
+    if settings.attention == "eager" and not checkpointed:
+        return Ratio(125, 105, 180, False, "attention matrices: many blocks of one size")
+    if checkpointed and settings.sequence_length > TYPICAL_CAP:
+        return Ratio(230, 140, 330, False, "lengths vary; few samples reach the cap")
     if checkpointed:
         return Ratio(330, 170, 450, False, "every new longest sample asks for blocks no cached one serves")
     return Ratio(150, 120, 230, False, "lengths vary")
 
 
-def fragmentation(ratio_of: Ratio, *, allocated: int, resident: int, usable: int | None) -> tuple[int, int, int]:
-    """Reserved less allocated: low, expected, high. [bytes]"""
+def fragmentation(
+    ratio_of: Ratio, *, allocated: int, resident: int, spare: int, idle: int, usable: int | None
+) -> tuple[int, int, int]:
+    """
+    Reserved less allocated: low, expected, high.
+
+    Args:
+        ratio_of: The regime's ratio.
+        allocated: Tensors at this moment. [bytes]
+        resident: Those of them that stay from step to step, gradients included: their blocks are served again. [bytes]
+        spare: What the pool holds for the optimizer step and lends to the other phases. [bytes]
+        idle: Gradient shards that are freed but whose blocks stay. [bytes]
+        usable: What the card leaves to the allocator; None: no card stated. [bytes]
+
+    Returns:
+        Three amounts. [bytes]
+    """
     amounts = []
     for percent in (ratio_of.low, ratio_of.expected, ratio_of.high):
         if ratio_of.whole:
-            extra = laws.whole_share(allocated=allocated, ratio_percent=percent) + laws.CUBLAS_SEGMENT
+            # the blocks of sharded gradients serve nothing that is gathered
+            extra = laws.whole_share(allocated=allocated + idle, ratio_percent=percent) + idle + laws.CUBLAS_SEGMENT
         else:
             extra = laws.transient_share(transient=max(0, allocated - resident), ratio_percent=percent)
+            extra = max(laws.CUBLAS_SEGMENT, extra - spare)
         pool = allocated + extra
-        if usable is not None:
+        if usable is not None and not ratio_of.whole:
             pool = laws.capped(reserved=pool, allocated=allocated, usable=usable)
         amounts.append(pool - allocated)
     return amounts[0], amounts[1], amounts[2]

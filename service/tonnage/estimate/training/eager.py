@@ -98,12 +98,17 @@ class Block:
 
     def project(self, x: Tensor, role: str, out: int) -> Tensor:
         """A linear with the adapter it may carry."""
-        recipe, tape = self.recipe, self.tape
-        width = _width(x)
-        if role not in recipe.adapted:
+        if not self._carries(role):
             return self.base(x, role, out)
-        if recipe.dora:
-            return self._dora(x, role, width, out)
+        return self._dora(x, role, _width(x), out) if self.recipe.dora else self._adapted(x, role, out)
+
+    def _carries(self, role: str) -> bool:
+        """Whether a linear has an adapter; one on a part of a fused matrix works on the whole."""
+        adapted = self.recipe.adapted
+        return role in adapted or (role == "qkv" and not adapted.isdisjoint(("q", "k", "v")))
+
+    def _adapted(self, x: Tensor, role: str, out: int) -> Tensor:
+        recipe, tape, width = self.recipe, self.tape, _width(x)
         result = self.base(x, role, out)
         kept = result.element_bytes
         if recipe.four_bit:

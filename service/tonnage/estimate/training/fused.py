@@ -31,9 +31,7 @@ def fused_profile(model: Model, recipe: Recipe) -> StepProfile:
         layer_leaving=tuple(Part(ZERO, (ZERO,)) for _ in layers),
         leaving=Part(ZERO, (ZERO,)),
         tail_backward=tail_backward,
-        backward=tuple(
-            Part(plus(times(kept, -1), grads), (ZERO, plus(transient, grads))) for kept, transient, grads in layers
-        ),
+        backward=tuple(_backward(layer, model, recipe) for layer, _ in groups),
         embedding_backward=Part(embedding if trains else ZERO, (embedding if trains else ZERO,)),
         counts=tuple(count for _, count in groups),
     )
@@ -60,6 +58,21 @@ def _layer(layer: Layer, model: Model, recipe: Recipe) -> tuple[Form, Form, Form
     return per_token(whole), per_token(top - whole), grads
 
 
+def _backward(layer: Layer, model: Model, recipe: Recipe) -> Part:
+    """
+    Backward of one layer: highest when its feed-forward is differentiated and one gradient is there, or at its end, when
+    all its gradients are and the input of its first norm remains.
+    """
+    kept, transient, grads = _layer(layer, model, recipe)
+    down = gradient(
+        min(grads[4], _inner(layer) // recipe.tensor_parallel_size * model.hidden_size * recipe.gradient_bytes)
+    )
+    last = plus(per_token(16 * _stream(model, recipe) // 2), grads)
+    if recipe.checkpointing == "none":
+        last = plus(last, times(kept, -1))
+    return Part(plus(times(kept, -1), grads), (ZERO, plus(transient, down if recipe.trains else grads), last))
+
+
 def _gradient_bytes(layer: Layer, recipe: Recipe) -> int:
     if recipe.trains:
         return layer.elements // recipe.tensor_parallel_size * recipe.gradient_bytes
@@ -69,7 +82,7 @@ def _gradient_bytes(layer: Layer, recipe: Recipe) -> int:
     return adapters * recipe.adapter_bytes
 
 
-def _dimensions(layer: Layer, model: Model) -> dict[str, int]:
+def _dimensions(layer: Layer, model: Model, expands_keys: bool) -> dict[str, int]:
     attention = layer.attention
     heads = attention.num_attention_heads if attention is not None else 0
     head_dim = attention.head_dim if attention is not None else 0
@@ -77,7 +90,7 @@ def _dimensions(layer: Layer, model: Model) -> dict[str, int]:
     return {
         "hidden_size": model.hidden_size,
         "query_width": heads * head_dim,
-        "key_value_width": kv_heads * head_dim,
+        "key_value_width": (heads if expands_keys else kv_heads) * head_dim,
         "intermediate_size": _inner(layer),
         "num_attention_heads": heads,
     }
@@ -93,7 +106,7 @@ def _inner(layer: Layer) -> int:
 
 def whole_layer(layer: Layer, model: Model, recipe: Recipe) -> int:
     """What a layer keeps without checkpointing. [bytes per token]"""
-    sizes = _dimensions(layer, model)
+    sizes = _dimensions(layer, model, recipe.expands_keys)
     if recipe.code == "megatron":
         kept = activations.transformer_engine_layer(
             **sizes,
@@ -144,7 +157,7 @@ def _routing(layer: Layer, model: Model, recipe: Recipe) -> int:
 
 def selective_layer(layer: Layer, model: Model, recipe: Recipe) -> int:
     """What selective checkpointing keeps of a layer. [bytes per token]"""
-    sizes = _dimensions(layer, model)
+    sizes = _dimensions(layer, model, recipe.expands_keys)
     if recipe.code == "megatron":
         # core attention alone is recomputed, and a fused kernel keeps nothing of it but the softmax statistics
         return whole_layer(layer, model, recipe) - 4 * sizes["num_attention_heads"] // recipe.tensor_parallel_size
@@ -165,9 +178,11 @@ def _tail(model: Model, recipe: Recipe) -> tuple[Form, Form, Part]:
     head = gradient(vocabulary * hidden * recipe.weight_bytes if head_trains else 0)
     net = plus(plus(norm, head_input), scaled(logits, kept))
     top = plus(plus(norm, head_input), scaled(logits, forward))
+    casting = scaled(logits, flowing + 2 - kept if flowing > 2 else -kept)
     points = (
         scaled(logits, backward - kept),
-        plus(plus(scaled(logits, flowing + 2 - kept), per_token(2 * hidden)), head),
+        casting,
+        plus(plus(scaled(logits, 2 - kept), per_token(2 * hidden)), head),
     )
     after = plus(plus(times(net, -1), per_token(stream)), head)
     return net, top, Part(after, points)

@@ -44,8 +44,8 @@ class Moment(NamedTuple):
         )
 
 
-def moment_of(candidate: Candidate, batch: Batch, held: Held) -> Moment:
-    """A candidate point by what it is made of."""
+def moment_of(candidate: Candidate, batch: Batch, held: Held, stale: int) -> Moment:
+    """A candidate point by what it is made of; `stale`: what the previous micro-batch still holds. [bytes]"""
     form, measures = candidate.form, batch.measures
     tokens = form[1] * measures[1] + form[2] * measures[2] + form[3] * measures[3]
     backward = candidate.phase == "backward"
@@ -53,7 +53,7 @@ def moment_of(candidate: Candidate, batch: Batch, held: Held) -> Moment:
     return Moment(
         phase=candidate.phase,
         name=candidate.name,
-        activations=max(0, tokens),
+        activations=max(0, tokens) + stale,
         logits=max(0, form[5] * measures[5]),
         scratch=max(0, form[0]),
         gradients=gradients,

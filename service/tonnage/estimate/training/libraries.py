@@ -12,7 +12,7 @@ class Libraries:
     __slots__ = ("versions",)
 
     def __init__(self, stated: Mapping[str, str], current: Mapping[str, str]) -> None:
-        self.versions = {**current, **stated} if stated else current
+        self.versions = {**_contemporary(stated, current), **stated} if stated else current
 
     def at_least(self, name: str, version: str) -> bool:
         """Whether a library is that new; unknown ones are taken to be."""
@@ -71,6 +71,28 @@ class Libraries:
             bitsandbytes-foundation/bitsandbytes CHANGELOG 0.44.0 (2048 -> 256)
         """
         return 256 if self.at_least("bitsandbytes", "0.44") else 2048
+
+
+ERAS: tuple[tuple[str, dict[str, str]], ...] = (
+    ("1.13", {"peft": "0.2.0", "bitsandbytes": "0.38.0"}),
+    ("2.0", {"peft": "0.5.0", "bitsandbytes": "0.41.1"}),
+    ("2.1", {"peft": "0.7.1", "bitsandbytes": "0.41.3"}),
+    ("2.2", {"peft": "0.10.0", "bitsandbytes": "0.43.0"}),
+    ("2.3", {"peft": "0.11.1", "bitsandbytes": "0.43.1"}),
+    ("2.4", {"peft": "0.12.0", "bitsandbytes": "0.43.3"}),
+)
+"""Libraries that were current while a version of torch was: release dates on PyPI."""
+
+
+def _contemporary(stated: Mapping[str, str], current: Mapping[str, str]) -> dict[str, str]:
+    """An environment is as old as the oldest torch it states: libraries beside it are of the same time."""
+    torch = stated.get("torch")
+    if torch is None or _key(torch) >= _key(current.get("torch", "0")):
+        return dict(current)
+    for version, libraries in reversed(ERAS):
+        if _key(version) <= _key(torch):
+            return {**current, **libraries}
+    return dict(current)
 
 
 @lru_cache(maxsize=1024)

@@ -73,6 +73,7 @@ class _Law(Protocol):
 
 _LAWS: dict[LossPath, _Law] = {
     "causal_upcast": laws.causal_upcast,
+    "causal_held": laws.causal_held,
     "chunked_hidden": laws.causal_upcast,
     "causal_bf16": laws.in_place,
     "fused_linear": laws.in_place,

@@ -190,6 +190,13 @@ def gather(tape: Tape, x: Tensor, elements: Form, *, index_bytes: int) -> Tensor
     return tape.new(elements, x.element_bytes, node)
 
 
+def placed(tape: Tape, x: Tensor, elements: Form) -> Tensor:
+    """`index_copy` into zeros: the source is saved."""
+    node = tape.node([x], [Out(x.form)])
+    tape.save(node, x.storage)
+    return tape.new(elements, x.element_bytes, node)
+
+
 def total(tape: Tape, x: Tensor, elements: Form) -> Tensor:
     """A sum over one dimension: its gradient is a view."""
     return tape.new(elements, x.element_bytes, tape.node([x], [PASS]))

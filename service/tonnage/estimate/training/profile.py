@@ -1,9 +1,11 @@
 """A model's step on the tape, once per settings: segments that repeat per layer, and what each leaves behind."""
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tonnage.estimate.training import operators as op
 from tonnage.estimate.training.eager import Block, normalised
+from tonnage.estimate.training.lit import LitBlock
 from tonnage.estimate.training.per_model import per_model
 from tonnage.estimate.training.recipe import Recipe
 from tonnage.estimate.training.tape import (
@@ -19,6 +21,7 @@ from tonnage.estimate.training.tape import (
     constant,
     gradient,
     per_logit_token,
+    per_token,
     scaled,
     times,
     undominated,
@@ -85,6 +88,30 @@ def step_profile(model: Model, recipe: Recipe) -> StepProfile:
     )
 
 
+def offloaded(profile: StepProfile, stash: int) -> StepProfile:
+    """
+    The step when what layers keep is moved to the host.
+
+    Args:
+        profile: The step with everything on the GPU.
+        stash: Layers whose kept tensors are on the GPU at a time. [layers]
+
+    Returns:
+        The same with so much less per layer.
+    """
+    share = min(1.0, stash / max(1, sum(profile.counts)))
+    return replace(
+        profile,
+        forward=tuple(Part(_thinned(p.net, share), p.points) for p in profile.forward),
+        backward=tuple(Part(_thinned(p.net, share), p.points) for p in profile.backward),
+    )
+
+
+def _thinned(form: Form, share: float) -> Form:
+    """Per-token parts of a form by a share; gradients and constants as they are."""
+    return (form[0], round(form[1] * share), round(form[2] * share), round(form[3] * share), form[4], form[5])
+
+
 def _kinds(model: Model, recipe: Recipe) -> list[tuple[Layer, tuple[int, ...]]]:
     """
     Layers that differ, and where they stand.
@@ -116,7 +143,8 @@ class _Run:
         self.model = model
         self.recipe = recipe
         self.layers = layers
-        self.blocks = [Block(tape, layer, model, recipe) for layer in layers]
+        kind = LitBlock if recipe.code == "litgpt" else Block
+        self.blocks = [kind(tape, layer, model, recipe) for layer in layers]
         self.mask: Tensor | None = None
         self.loss: Tensor | None = None
         self.vocabulary = model.vocab_size * model.hidden_size
@@ -177,7 +205,7 @@ class _Run:
         tape = self.tape
         if self.recipe.fused_loss:
             return _fused_loss(tape, h, self.head, self.model.vocab_size)
-        logits = op.linear(tape, h, self.head, per_logit_token(self.model.vocab_size))
+        logits = self._logits(h)
         if any(self.model.config.get(key, 1) not in (1, 1.0, None) for key in ("logits_scaling", "logit_scale")):
             logits = op.scale(tape, logits)
         if self.model.config.get("final_logit_softcapping"):
@@ -185,6 +213,25 @@ class _Run:
             logits = op.from_result(tape, logits)
             logits = op.scale(tape, logits)
         return _loss(tape, logits, self.recipe.loss)
+
+    def _logits(self, h: Tensor) -> Tensor:
+        """The head: plain, quantized, or with an adapter of its own."""
+        tape, recipe, vocabulary = self.tape, self.recipe, per_logit_token(self.model.vocab_size)
+        if recipe.four_bit and recipe.quantized_head:
+            logits = op.dequantized(
+                tape, h, vocabulary, elements=self.vocabulary, scales=0, keeps_input=recipe.keeps_inputs,
+                copies=recipe.four_bit_copies,
+            )  # fmt: skip
+        else:
+            logits = op.linear(tape, h, self.head, vocabulary)
+        if "head" not in recipe.adapted:
+            return logits
+        width = recipe.adapter_bytes
+        a = Parameter(recipe.rank * self.model.hidden_size, width, trains=True)
+        b = Parameter(recipe.rank * self.model.vocab_size, width, trains=True)
+        x = op.dropout(tape, op.cast(tape, h, width), active=recipe.dropout)
+        low = op.scale(tape, op.linear(tape, op.linear(tape, x, a, per_token(recipe.rank)), b, vocabulary))
+        return op.cast(tape, op.add(tape, logits, low), logits.element_bytes)
 
     def backward(self) -> None:
         """The engine over the whole graph; a segment begins with its first node."""
@@ -199,13 +246,18 @@ def _loss(tape: Tape, logits: Tensor, path: tuple[float, float, float, int]) -> 
     """Logits to loss by the bytes per logit of a code path: end of forward, kept, start of backward, gradient."""
     forward, kept, backward, flowing = path
     vocabulary = logits.elements
-    cast = tape.node([logits], [Out(logits.form) if flowing != logits.element_bytes else PASS])
+    cast = tape.node([logits], [Out(logits.form) if flowing > logits.element_bytes else PASS])
     wide = Tensor(logits.storage, vocabulary, logits.element_bytes, cast)
     node = tape.node([wide], [Out(times(vocabulary, flowing))])
     if node is not None:
         node.workspace = scaled(vocabulary, max(0, backward - kept - flowing))
+    width = logits.element_bytes
+    if forward < kept + width:
+        # the logits themselves are among what is kept
+        tape.save(node, logits.storage)
+        kept -= width
     tape.save(node, tape.new(scaled(vocabulary, kept), 1).storage)
-    scratch = tape.new(scaled(vocabulary, max(0, forward - kept - logits.element_bytes)), 1)
+    scratch = tape.new(scaled(vocabulary, max(0, forward - kept - width)), 1)
     del scratch
     return tape.new(constant(1), 4, node)
 

@@ -18,6 +18,7 @@ class Recipe(Struct, frozen=True, kw_only=True):
     """Width that autocast computes in, 0 without. [bytes]"""
     four_bit: bool = False
     """Linears inside layers are dequantized on use."""
+    quantized_head: bool = False
     compute_bytes: int = 2
     """Width that 4-bit linears compute in. [bytes]"""
     four_bit_copies: int = 1
@@ -51,6 +52,8 @@ class Recipe(Struct, frozen=True, kw_only=True):
     """Selective checkpointing by operator keeps every second product of the block."""
     gradient_bytes: int = 2
     """Width of a layer's gradients before they are sharded. [bytes]"""
+    offload_stash: int = 0
+    """Layers whose kept tensors stay on the GPU while the others' are on the host; 0: no offload. [layers]"""
     tensor_parallel_size: int = 1
     sequence_parallel: bool = False
     input_gradients: bool = True

@@ -36,6 +36,7 @@ def recipe_of(settings: Settings, model: Model, form: WeightFormat) -> Recipe:
         norm_bytes=stream,
         autocast=settings.compute_bytes if settings.autocast else 0,
         four_bit=quantized,
+        quantized_head=form.quantizes_lm_head,
         compute_bytes=settings.compute_bytes,
         four_bit_copies=settings.release.four_bit_copies,
         keeps_inputs=quantized and (settings.libraries.keeps_four_bit_inputs or form.id == "bnb-int8"),
@@ -59,6 +60,7 @@ def recipe_of(settings: Settings, model: Model, form: WeightFormat) -> Recipe:
         fp8=settings.card.compute_dtype is not None and settings.card.compute_dtype.startswith("fp8"),
         every_second=not settings.libraries.at_least("torch", "2.8"),
         gradient_bytes=max(settings.gradient_bytes if settings.sharding == "none" else 2, 2),
+        offload_stash=settings.release.offload_stash if settings.offload_activations else 0,
         tensor_parallel_size=settings.tensor_parallel_size,
         sequence_parallel=settings.sequence_parallel and settings.tensor_parallel_size > 1,
     )

@@ -222,9 +222,7 @@ def _autocast(
     card: Training, release: FrameworkRelease, sharding: str, *, weight: int, compute: int, quantized: bool
 ) -> bool:
     """Whether forward runs under torch.autocast: a 16-bit engine of DeepSpeed or FSDP's mixed precision replaces it."""
-    if compute >= 4 or (
-        release.mixed_precision == "never" and not (weight > compute and release.code == "transformers")
-    ):
+    if compute >= 4 or release.mixed_precision == "never":
         return False
     if sharding in ZERO or (sharding in FSDP and release.code != "transformers"):
         return False

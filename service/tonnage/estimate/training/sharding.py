@@ -139,29 +139,30 @@ def _zero3(settings: Settings, sizes: Sizes) -> Held:
 
 def _fsdp(settings: Settings, sizes: Sizes) -> Held:
     ranks, flat = settings.shards, settings.release.fsdp == "fsdp1_flat"
-    shards = ranks
     whole = sizes.weights + sizes.adapters
     on_gpu = not settings.offload_parameters
     keeps_whole = settings.sharding == "fsdp_grad_op"
     unit, root = sizes.block_gathered, 2 * sizes.vocabulary
-    reduced = _reduction(settings, sizes, flat)
     resharded = settings.release.embedding_resharded
-    tail = (root if resharded else 2 * root) if not keeps_whole else whole
-    gradients_shard = laws.shard(amount=sizes.gradients, ranks=shards)
+    outer = 0 if resharded else 2 * root
+    trained = whole if flat else sizes.gradients
+    gradients_shard = laws.shard(amount=trained, ranks=ranks)
+    copies = laws.flat_unit_copies(shard_bytes=laws.shard(amount=whole, ranks=ranks)) if flat else 0
     return Held(
-        weights=laws.shard(amount=sizes.weights, ranks=shards) if on_gpu else 0,
-        adapters=laws.shard(amount=sizes.adapters, ranks=shards) if on_gpu else 0,
-        master=laws.shard(amount=sizes.master, ranks=shards) if on_gpu else 0,
-        states=laws.shard(amount=sizes.states, ranks=shards) if on_gpu and not settings.offload_optimizer else 0,
+        weights=laws.shard(amount=sizes.weights, ranks=ranks) if on_gpu else 0,
+        adapters=laws.shard(amount=sizes.adapters, ranks=ranks) if on_gpu else 0,
+        master=laws.shard(amount=sizes.master, ranks=ranks) if on_gpu else 0,
+        states=laws.shard(amount=sizes.states, ranks=ranks) if on_gpu and not settings.offload_optimizer else 0,
         gradients_before=gradients_shard if settings.gradient_accumulation_steps > 1 and on_gpu else 0,
-        gradients_done=1 / shards if on_gpu else 0.0,
+        gradients_done=1 / ranks if on_gpu else 0.0,
         buckets=0,
-        live_forward=whole if keeps_whole else 2 * unit + (0 if resharded else root),
-        live_tail=tail + (0 if keeps_whole else unit),
-        live_backward=(whole if keeps_whole else 2 * unit) + reduced + root,
+        live_forward=whole if keeps_whole else 2 * unit + outer,
+        live_tail=whole if keeps_whole else max(root, outer) + (0 if resharded else unit),
+        live_backward=(whole if keeps_whole else 2 * unit + outer) + _reduction(settings, sizes, flat),
         step=0,
         gradients_after=gradients_shard if on_gpu else 0,
-        load=laws.summoned(parameters=whole // 2, element_bytes=2, ranks=shards) if flat else 0,
+        permanent=copies,
+        load=laws.summoned(parameters=whole // 2, element_bytes=2, ranks=ranks) + copies if flat else 0,
     )
 
 
