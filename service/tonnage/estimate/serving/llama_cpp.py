@@ -5,8 +5,10 @@ Nothing is claimed by a fraction. Phases: load (model buffer), kv_allocation (ca
 grows at run time), idle (what stays).
 """
 
+from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.serving import llama_cpp_items as items
-from tonnage.estimate.serving.llama_cpp_devices import Device, devices, host
+from tonnage.estimate.serving.llama_cpp_buffers import Shape
+from tonnage.estimate.serving.llama_cpp_devices import Device, devices, host, shape
 from tonnage.estimate.serving.llama_cpp_fit import fitted
 from tonnage.estimate.serving.llama_cpp_settings import Settings, settings
 from tonnage.estimate.serving.llama_cpp_weights import FileWeights, file_weights
@@ -168,26 +170,35 @@ def _unknowns(workload: Workload) -> tuple[str, ...]:
 
 def _host(workload: Workload, chosen: Settings, parts: FileWeights, offloaded: int) -> Host:
     model = workload.model
-    left = host(model, parts, chosen, offloaded)
-    outputs = llama_cpp_graph.output_buffer(slots=chosen.slots, vocab_size=model.vocab_size)
-    rows = min(chosen.micro_batch, chosen.context_tokens)
-    buffer = llama_cpp_graph.host_buffer(
-        tokens=rows,
-        hidden_size=model.hidden_size,
-        mask_bytes=2 * chosen.context_tokens,
-        index_bytes=36,
+    held = shape(chosen)
+    left = host(model, parts, chosen, offloaded, held)
+    disk = workload.weight_bytes or parts.total - _tied(model, parts)
+    spread = chosen.release.prompt_cache_bytes + GiB
+    return _host_of(
+        model, held, weights=left.weights, cache=left.cache, disk=disk, spread=spread,
         copies=1 if chosen.release.separate_f32_mask else 2,
+    )  # fmt: skip
+
+
+@remembered()
+def _host_of(model: Model, held: Shape, *, weights: int, cache: int, disk: int, spread: int, copies: int) -> Host:
+    outputs = llama_cpp_graph.output_buffer(slots=held.slots, vocab_size=model.vocab_size)
+    buffer = llama_cpp_graph.host_buffer(
+        tokens=held.tokens,
+        hidden_size=model.hidden_size,
+        mask_bytes=2 * held.cells,
+        index_bytes=36,
+        copies=copies,
     )
     named = (
-        _host_item("weights", left.weights, "token embedding and what no GPU holds; pages of the file are reclaimable"),
-        _host_item("kv_cache", left.cache, "layers on the host"),
+        _host_item("weights", weights, "token embedding and what no GPU holds; pages of the file are reclaimable"),
+        _host_item("kv_cache", cache, "layers on the host"),
         _host_item("activations", buffer, "pinned inputs"),
         _host_item("logits", outputs, "one row per slot"),
     )
     listed = tuple(item for item in named if item.bytes.expected)
     expected = sum(item.bytes.expected for item in listed) + 500 * MiB
-    disk = workload.weight_bytes or parts.total - (_tied(model, parts))
-    return host_memory(expected=expected, spread=chosen.release.prompt_cache_bytes + GiB, disk_bytes=disk, items=listed)
+    return host_memory(expected=expected, spread=spread, disk_bytes=disk, items=listed)
 
 
 def _tied(model: Model, parts: FileWeights) -> int:

@@ -40,7 +40,6 @@ class Host(Struct, frozen=True, kw_only=True):
 
     weights: int
     cache: int
-    experts: int
 
 
 @lru_cache(maxsize=1024)
@@ -132,7 +131,7 @@ def _device(model: Model, parts: FileWeights, chosen: Settings, index: int, part
     k, v = chosen.k, chosen.v
     quantized = k.block_elements > 1
     on_host = min(max(chosen.cpu_moe_layers - first, 0), last - first)
-    experts = sum(parts.experts[first : first + on_host])
+    experts = sum(parts.experts[first : first + on_host]) if on_host else 0
     weights = parts.before[last] - parts.before[first] - experts + (parts.output if output else 0)
     caches = Cache(0, 0, 0) if chosen.kv_on_host else cache(model, k=k, v=v, shape=now, layers=(first, last))
     buffers = graph(model, shape=now, quantized_cache=quantized, layers=(first, last), with_output=output)
@@ -158,7 +157,7 @@ def _device(model: Model, parts: FileWeights, chosen: Settings, index: int, part
     )
 
 
-def host(model: Model, parts: FileWeights, chosen: Settings, offloaded: int) -> Host:
+def host(model: Model, parts: FileWeights, chosen: Settings, offloaded: int, held: Shape) -> Host:
     """
     What the GPUs do not take.
 
@@ -167,18 +166,18 @@ def host(model: Model, parts: FileWeights, chosen: Settings, offloaded: int) -> 
         parts: The file by part.
         chosen: Settings.
         offloaded: Layers on the GPUs, output matrix counted. [layers]
+        held: Shape of the buffers.
 
     Returns:
         Weights, caches and experts on the host.
     """
     count = len(parts.layers)
     first = min(count, llama_cpp_placement.first_offloaded(num_layers=count, n_gpu_layers=offloaded))
-    experts = sum(parts.experts[first : max(first, chosen.cpu_moe_layers)])
+    experts = sum(parts.experts[first : max(first, chosen.cpu_moe_layers)]) if chosen.cpu_moe_layers else 0
     output = 0 if offloaded else parts.output
     end = count if chosen.kv_on_host else first
-    caches = cache(model, k=chosen.k, v=chosen.v, shape=shape(chosen), layers=(0, end)) if end else Cache(0, 0, 0)
+    caches = cache(model, k=chosen.k, v=chosen.v, shape=held, layers=(0, end)) if end else Cache(0, 0, 0)
     return Host(
         weights=parts.input + parts.before[first] + output + experts,
         cache=caches.keys_and_values + caches.recurrent,
-        experts=experts,
     )

@@ -5,7 +5,10 @@ Phases: load (weights arrive), prefill (the whole prompt at once), decode (the l
 generate() leaves allocated when it returns).
 """
 
+from collections.abc import Mapping
+
 from tonnage.estimate import caches
+from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.serving.process import host_memory, version_findings
 from tonnage.estimate.serving.transformers_caches import STATE_BYTES, held
 from tonnage.estimate.serving.transformers_items import (
@@ -20,6 +23,7 @@ from tonnage.estimate.serving.transformers_items import (
 from tonnage.estimate.serving.transformers_resident import Resident, residents
 from tonnage.estimate.serving.transformers_settings import Settings, settings
 from tonnage.estimate.weights import disk_bytes
+from tonnage.spec.facts import KvFormat, WeightFormat
 from tonnage.spec.model import Model
 from tonnage.spec.report import Account, GpuLoad, Host, KvCache, PhaseItems
 from tonnage.spec.workload import Workload
@@ -99,7 +103,11 @@ def _load(workload: Workload, chosen: Settings, part: Resident, index: int, devi
 def _kv_report(model: Model, chosen: Settings, layers: tuple[int, ...] | None) -> KvCache | None:
     if chosen.cache == "none" or not model.known:
         return None
-    k, v = chosen.kv_formats
+    return _cost(model, *chosen.kv_formats, layers=layers)
+
+
+@remembered()
+def _cost(model: Model, k: KvFormat, v: KvFormat, *, layers: tuple[int, ...] | None) -> KvCache:
     return KvCache(
         bytes_per_token=caches.token_bytes(model, k, v, layers=layers),
         state_bytes_per_sequence=caches.state_bytes_per_sequence(model, state_bytes=STATE_BYTES, layers=layers),
@@ -119,7 +127,14 @@ def _unknowns(workload: Workload) -> tuple[str, ...]:
 
 
 def _host(workload: Workload) -> Host:
-    disk = workload.weight_bytes
+    return _host_of(workload.model, workload.weight_format, workload.formats, workload.weight_bytes)
+
+
+@remembered()
+def _host_of(
+    model: Model, weight_format: WeightFormat, formats: Mapping[str, WeightFormat], known_bytes: int | None
+) -> Host:
+    disk = known_bytes
     if disk is None:
-        disk = disk_bytes(workload.model, workload.weight_format, workload.formats) if workload.model.known else 0
+        disk = disk_bytes(model, weight_format, formats) if model.known else 0
     return host_memory(expected=2 * GiB, spread=disk + 4 * GiB, disk_bytes=disk)

@@ -1,12 +1,16 @@
 """Items of a generate() call: what is resident, what the prefill and a decode step add, what stays behind."""
 
+from functools import lru_cache
+
 from tonnage.estimate import caches
+from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.serving.process import device_context
 from tonnage.estimate.serving.transformers_caches import Held
 from tonnage.estimate.serving.transformers_resident import Resident
 from tonnage.estimate.serving.transformers_settings import Settings
 from tonnage.estimate.serving.transformers_widths import width
 from tonnage.laws import allocator, generate
+from tonnage.spec.facts import Gpu, WeightFormat
 from tonnage.spec.model import Model
 from tonnage.spec.report import Amount, Basis, Counter, MemoryItem, exactly, within
 from tonnage.spec.workload import Workload
@@ -24,40 +28,60 @@ _ALLOCATOR = "pytorch/pytorch@2.6 c10/cuda/CUDACachingAllocator.cpp"
 
 def fixed(workload: Workload, chosen: Settings, part: Resident, cache: Held, devices: int) -> tuple[MemoryItem, ...]:
     """Items that live from load to the end: weights first, device context last."""
-    items = [weights(workload, part, devices), _workspace(chosen)]
-    form = workload.weight_format
+    unstated = workload.serving is not None and workload.serving.engine_version is None
+    base = _unchanging(
+        part,
+        workload.model,
+        workload.weight_format,
+        workload.gpu,
+        workspace=chosen.workspace_bytes,
+        unstated=unstated,
+        known=workload.weight_bytes is not None,
+        devices=devices,
+    )
+    if workload.weight_format.family != "awq":
+        return base
+    return (*base[:-1], _fused(workload.model, chosen, part, cache), base[-1])
+
+
+@remembered()
+def _unchanging(
+    part: Resident,
+    model: Model,
+    form: WeightFormat,
+    gpu: Gpu | None,
+    *,
+    workspace: int,
+    unstated: bool,
+    known: bool,
+    devices: int,
+) -> tuple[MemoryItem, ...]:
+    """What does not depend on the traffic."""
+    items = [_weights(part, model, form, known=known, devices=devices), _workspace(workspace)]
     if form.family == "gptq" and form.block_elements > 1 and part.largest_matrix:
         size = generate.exllama_workspace(largest_matrix_elements=part.largest_matrix)
         items.append(
             _item("quantization_workspace", exactly(size), "derived", "exllama_workspace", "AutoGPTQ@0.7.1; " + _TABLE)
         )
-    if form.family == "awq":
-        items.append(_fused(workload.model, chosen, part, cache))
     slack = max(0, part.reserved - part.counted)
-    unstated = workload.serving is not None and workload.serving.engine_version is None
     amount = Amount(0, slack, slack + 40 * MiB + (part.tied_head if unstated else 0))
     detail = "segments that the weights do not fill"
-    items.append(
-        _item(
-            "fragmentation", amount, "derived", "laws.allocator.reserved", _ALLOCATOR, detail=detail, counter="reserved"
-        )
-    )
-    items.append(device_context(workload.gpu))
+    law = "laws.allocator.reserved"
+    items.append(_item("fragmentation", amount, "derived", law, _ALLOCATOR, detail=detail, counter="reserved"))
+    items.append(device_context(gpu))
     return tuple(items)
 
 
-def weights(workload: Workload, part: Resident, devices: int) -> MemoryItem:
+def _weights(part: Resident, model: Model, form: WeightFormat, *, known: bool, devices: int) -> MemoryItem:
     """Weights as the allocator counts them; a device map over several GPUs may place one layer differently."""
     moved = part.exact // max(1, len(part.layers)) if devices > 1 else 0
     scatter = _scatter(part.exact) + moved
     low, high = min(part.exact, part.counted) - scatter, part.counted + scatter
-    known = workload.weight_bytes is not None
-    basis: Basis = "user" if known else "exact" if workload.model.trust in ("exact", "checked") else "derived"
-    detail = f"{workload.weight_format.id}: {part.exact} bytes of tensors as the caching allocator counts them"
+    basis: Basis = "user" if known else "exact" if model.trust in ("exact", "checked") else "derived"
+    detail = f"{form.id}: {part.exact} bytes of tensors as the caching allocator counts them"
     amount = Amount(max(0, low), part.counted, high)
-    return _item(
-        "weights", amount, basis, "laws.allocator.allocated", f"{_ALLOCATOR}; {workload.model.source}", detail=detail
-    )
+    law = "laws.allocator.allocated"
+    return _item("weights", amount, basis, law, f"{_ALLOCATOR}; {model.source}", detail=detail)
 
 
 def _scatter(exact: int) -> int:
@@ -65,8 +89,7 @@ def _scatter(exact: int) -> int:
     return max(exact // 200, min(exact // 50, 20 * MiB))
 
 
-def _workspace(chosen: Settings) -> MemoryItem:
-    size = chosen.workspace_bytes
+def _workspace(size: int) -> MemoryItem:
     source = "pytorch/pytorch@2.6 aten/src/ATen/cuda/CublasHandlePool.cpp"
     return _item(
         "workspace", Amount(0, size, size + 8 * MiB), "derived", "laws.device_context.cublas_workspace", source
@@ -135,14 +158,18 @@ def prefill(
     """The widest moment of the prompt's pass: a layer, eager scores, a dequantized matrix, or logits of every position."""
     model, rows = workload.model, chosen.batch_size * chosen.prompt_tokens
     widest = width(model, chosen.execution, layers)
-    layer = _layer_item(rows * widest.per_token, widest.law, widest.certain)
-    candidates = [
-        (layer,),
-        (_scores(model, chosen),),
-        (_torch_dequantization(workload, chosen, part),),
-        _output(model, chosen, part),
-    ]
-    return max(candidates, key=lambda items: sum(i.bytes.expected for i in items))
+    found: tuple[MemoryItem, ...] = (_layer_item(rows * widest.per_token, widest.law, widest.certain),)
+    leading = found[0].bytes.expected
+    others = [_output(model, chosen, part)]
+    if chosen.eager:
+        others.append((_scores(model, chosen),))
+    if workload.weight_format.family == "gptq":
+        others.append((_torch_dequantization(workload, chosen, part),))
+    for items in others:
+        size = sum(item.bytes.expected for item in items)
+        if size > leading:
+            found, leading = items, size
+    return found
 
 
 def _layer_item(size: int, law: str, certain: bool) -> MemoryItem:
@@ -151,17 +178,15 @@ def _layer_item(size: int, law: str, certain: bool) -> MemoryItem:
 
 
 def _scores(model: Model, chosen: Settings) -> MemoryItem:
-    sizes = [0, 0, 0]
-    if chosen.eager:
-        heads = max((g.layer.attention.num_attention_heads for g in model.layers if g.layer.attention), default=0)
-        tokens, hidden = chosen.prompt_tokens, 3 * chosen.execution.element_bytes * model.hidden_size
-        sizes = [
-            generate.eager_scores(
-                num_attention_heads=heads, tokens=tokens, keys=tokens, batch_size=chosen.batch_size, per_score_bytes=b
-            )
-            + chosen.batch_size * tokens * hidden
-            for b in (6, 8, 10)
-        ]
+    heads = max((g.layer.attention.num_attention_heads for g in model.layers if g.layer.attention), default=0)
+    tokens, hidden = chosen.prompt_tokens, 3 * chosen.execution.element_bytes * model.hidden_size
+    sizes = [
+        generate.eager_scores(
+            num_attention_heads=heads, tokens=tokens, keys=tokens, batch_size=chosen.batch_size, per_score_bytes=b
+        )
+        + chosen.batch_size * tokens * hidden
+        for b in (6, 8, 10)
+    ]
     return _item(
         "activations", Amount(*sizes), "derived", "eager_scores", "huggingface/transformers eager_attention_forward"
     )
@@ -203,14 +228,18 @@ def _output(model: Model, chosen: Settings, part: Resident) -> tuple[MemoryItem,
 
 def left_behind(model: Model, chosen: Settings, part: Resident) -> tuple[MemoryItem, ...]:
     """What generate() still holds beside weights and caches when it returns."""
+    vocabulary = model.vocab_size if part.head else 0
+    return _left_behind(vocabulary, chosen.batch_size, chosen.execution.element_bytes)
+
+
+@lru_cache(maxsize=1024)
+def _left_behind(vocab_size: int, batch_size: int, element_bytes: int) -> tuple[MemoryItem, ...]:
     small = _item(
         "framework", exactly(_SMALL_BLOCKS), "measured", "laws.allocator.segment", _TABLE, detail="ids and masks"
     )
-    if not part.head or not model.vocab_size:
+    if not vocab_size:
         return (small,)
-    size = generate.next_token_logits(
-        batch_size=chosen.batch_size, vocab_size=model.vocab_size, element_bytes=chosen.execution.element_bytes
-    )
+    size = generate.next_token_logits(batch_size=batch_size, vocab_size=vocab_size, element_bytes=element_bytes)
     source = "huggingface/transformers generation/utils.py _sample"
     return (small, _item("logits", exactly(size), "derived", "next_token_logits", source))
 
@@ -222,18 +251,23 @@ def decode(model: Model, chosen: Settings, cache: Held) -> MemoryItem:
         return _item(
             "activations", within(twice, 0.05), "derived", "tuple_cache_step", "huggingface/transformers@v4.35.2"
         )
-    attention = next((g.layer.attention for g in model.layers if g.layer.attention), None)
-    shared = 1
-    if attention is not None and attention.kind != "mla":
-        shared = attention.num_attention_heads // max(1, attention.num_key_value_heads)
     size = generate.decode_step(
         key_bytes=0 if chosen.cache == "static" else cache.last_keys,
         value_bytes=cache.last_values,
-        heads_per_kv_head=shared,
+        heads_per_kv_head=_queries_per_head(model),
         repeated=chosen.execution.repeats_kv_heads,
     )
     source = "huggingface/transformers cache_utils.py; " + _TABLE
     return _item("activations", within(size, 0.3), "derived", "decode_step", source)
+
+
+@remembered()
+def _queries_per_head(model: Model) -> int:
+    """Query heads that share a KV head. [unitless]"""
+    attention = next((g.layer.attention for g in model.layers if g.layer.attention), None)
+    if attention is None or attention.kind == "mla":
+        return 1
+    return attention.num_attention_heads // max(1, attention.num_key_value_heads)
 
 
 def outgrown(cache: Held, chosen: Settings) -> MemoryItem:
