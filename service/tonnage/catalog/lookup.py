@@ -79,6 +79,12 @@ def own_aliases(entry: Any) -> Iterable[str]:
     return getattr(entry, "aliases", ())
 
 
+class Entries(dict[str, E]):
+    """Records of one kind by id. Never changed once made, so results are remembered by which one it is."""
+
+    __hash__ = object.__hash__  # type: ignore[assignment]  # dict declares that it has none
+
+
 class Index(Generic[E]):
     """Records of one kind by id and alias, in the order of the data files."""
 
@@ -102,7 +108,7 @@ class Index(Generic[E]):
             nicknames: Names that count only where exactly one record claims them.
         """
         self.kind = kind
-        self.entries: dict[str, E] = {entry.id: entry for entry in entries}
+        self.entries: Entries[E] = Entries((entry.id, entry) for entry in entries)
         self._fold = fold
         self._names: dict[str, E] = {}
         self._folded: dict[str, E] = {}

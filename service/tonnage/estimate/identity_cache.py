@@ -1,56 +1,69 @@
-"""Results remembered by the identity of frozen objects, whose own hash would cost more than the lookup saves."""
+"""Results of pure functions, remembered by their arguments. Facts and models hash by identity, so a key costs next to nothing."""
 
 from collections.abc import Callable
-from functools import wraps
+from functools import lru_cache, wraps
 from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_PLAIN = (int, str, float)
+
+class _Same:
+    """Stands for one object that has no hash, and keeps it alive so that its identity is not reused."""
+
+    __slots__ = ("thing",)
+
+    def __init__(self, thing: Any) -> None:
+        self.thing = thing
+
+    def __hash__(self) -> int:
+        return id(self.thing)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.thing is other.thing
 
 
 def remembered(maximum: int = 4096) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """
     Cache a pure function of frozen objects and plain values.
 
-    Positional arguments are keyed by identity and kept alive with the result, so that an identity cannot be
-    reused; numbers and texts among them, and keyword arguments, are keyed by value (by identity where they have
-    no hash). Cheapest with objects in positions and numbers in keywords. When full, everything is forgotten.
+    Arguments are keyed by their own hash: by value for numbers, texts and small structs, by identity for a `Model`,
+    a `WeightFormat`, a `Gpu` or a release. What has no hash (a plain dict) is keyed by identity too, at some cost.
 
     Args:
-        maximum: Results kept. [unitless]
+        maximum: Results kept; those not asked for longest go first. [unitless]
 
     Returns:
         Decorator.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        results: dict[tuple[Any, ...], tuple[R, tuple[Any, ...]]] = {}
-        plain: set[int] = set()
+        by_hash: Callable[P, R] = lru_cache(maxsize=maximum)(function)
 
-        def key_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-            named = tuple(v if _has_hash(v) else id(v) for v in kwargs.values())
-            return (*(v if n in plain else id(v) for n, v in enumerate(args)), *kwargs, *named)
+        @lru_cache(maxsize=maximum)
+        def by_identity(*args: Any, **kwargs: Any) -> R:
+            return function(*map(_bare, args), **{name: _bare(value) for name, value in kwargs.items()})
 
         @wraps(function)
         def cached(*args: P.args, **kwargs: P.kwargs) -> R:
             try:
-                found = results.get(key_of(args, kwargs) if plain else (*map(id, args), *kwargs, *kwargs.values()))
+                return by_hash(*args, **kwargs)
             except TypeError:
-                found = results.get(key_of(args, kwargs))
-            if found is not None:
-                return found[0]
-            plain.update(n for n, v in enumerate(args) if isinstance(v, _PLAIN))
-            if len(results) >= maximum:
-                results.clear()
-            result = function(*args, **kwargs)
-            results[key_of(args, kwargs)] = (result, (args, kwargs))
-            return result
+                if all(map(_has_hash, (*args, *kwargs.values()))):
+                    raise
+            return by_identity(*map(_keyed, args), **{name: _keyed(value) for name, value in kwargs.items()})
 
         return cached
 
     return decorate
+
+
+def _keyed(value: Any) -> Any:
+    return value if _has_hash(value) else _Same(value)
+
+
+def _bare(value: Any) -> Any:
+    return value.thing if isinstance(value, _Same) else value
 
 
 def _has_hash(value: Any) -> bool:

@@ -16,6 +16,8 @@ from msgspec import Struct
 class Release(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Common head of a release; each engine's own fields stand in `spec/engines/<engine>.py`."""
 
+    __hash__ = object.__hash__  # one record per load: results are remembered by identity, not by its content
+
     since: str
     """First version it holds for: "0.17.0", or "b6000" for llama.cpp builds."""
     since_date: str

@@ -30,6 +30,8 @@ class MigProfile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Gpu(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One accelerator."""
 
+    __hash__ = object.__hash__  # one record per load: results are remembered by identity, not by its content
+
     id: str
     name: str
     vendor: str
@@ -129,6 +131,8 @@ class WeightFormat(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     a scale of `scale_bytes` (and a zero of `zero_bits`) per group, `column_bytes` per input feature and
     `matrix_bytes` once. GGML types pack each row for itself.
     """
+
+    __hash__ = object.__hash__  # as a Gpu's
 
     id: str
     family: str

@@ -196,6 +196,8 @@ class Vision(Struct, frozen=True, kw_only=True):
 class Model(Struct, frozen=True, kw_only=True):
     """One architecture. With `layers` empty only `parameters_total` is known (a bare count)."""
 
+    __hash__ = object.__hash__  # made once per config: results are remembered by identity, not by its content
+
     id: str | None = None
     revision: str | None = None
     family: str = "unknown"
