@@ -23,3 +23,7 @@ test:
 
 dev: $(VENV)/run.stamp
 	$(PIP) install --require-hashes -r requirements/test.txt
+
+# ---- documents ----
+readme: dev
+	$(VENV)/bin/python tests/docs/refresh.py
