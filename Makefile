@@ -5,7 +5,7 @@ HOST ?= 127.0.0.1
 PORT ?= 8000
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check -q
 
-.PHONY: serve test check dev
+.PHONY: serve test dev readme
 
 # ---- the service ----
 $(VENV)/run.stamp: requirements/run.txt requirements/build.txt pyproject.toml
