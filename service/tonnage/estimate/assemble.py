@@ -127,17 +127,20 @@ def screen(workload: Workload, account: Account) -> Screening:
 def _device_peak(load: GpuLoad, claimed: bool) -> tuple[Amount, Amount]:
     """Device total of the worst phase, and of the worst with the claimed pool replaced by the demand."""
     demand = load.demand_kv if claimed else None
-    worst = (-1, 0, 0)
-    need: Amount | None = None
+    worst = needed = (-1, 0, 0)
+    largest, needs_demand = -1, False
     for phase in load.phases:
         at, rest = _device_sums(phase.items, claimed)
         if at[0] > worst[0]:
             worst = at
         if demand is not None:
-            without = _banded(*at) if rest is None else _joined(_banded(*rest), demand)
-            need = without if need is None or without.expected > need.expected else need
+            size = at[0] if rest is None else rest[0] + demand.expected
+            if size > largest:
+                largest, needed, needs_demand = size, rest or at, rest is not None
     peak = _banded(*worst)
-    return peak, need or peak
+    if demand is None:
+        return peak, peak
+    return peak, _joined(_banded(*needed), demand) if needs_demand else _banded(*needed)
 
 
 def _joined(rest: Amount, demand: Amount) -> Amount:
@@ -147,38 +150,39 @@ def _joined(rest: Amount, demand: Amount) -> Amount:
     return _banded(rest.expected + demand.expected, below, above)
 
 
-def _device_sums(
-    items: tuple[MemoryItem, ...], claimed: bool
-) -> tuple[tuple[int, int, int], tuple[int, int, int] | None]:
+Sums = tuple[int, int, int]
+"""Expected sum, squared half-widths below and above. [bytes, bytes^2]"""
+
+
+def _device_sums(items: tuple[MemoryItem, ...], claimed: bool) -> tuple[Sums, Sums | None]:
     """
-    Expected sum and squared half-widths of a phase.
+    Sums of a phase over all counters.
 
     Returns:
         With the band of a claimed pool (inside its budget only the sum is certain), and without the pool where there is one.
     """
-    total_expected = below = above = inside_below = inside_above = pool = pool_below = pool_above = 0
+    size = pool = below = above = inside_below = inside_above = pool_below = pool_above = 0
     has_pool = False
     for item in items:
         amount = item.bytes
         expected = amount.expected
-        total_expected += expected
-        under, over = (expected - amount.low) ** 2, (amount.high - expected) ** 2
+        size += expected
+        under, over = expected - amount.low, amount.high - expected
         if not item.inside_budget:
-            below += under
-            above += over
+            if under or over:
+                below += under * under
+                above += over * over
         elif item.component == "kv_cache":
             has_pool = True
             pool += expected
-            pool_below += under
-            pool_above += over
-        else:
-            inside_below += under
-            inside_above += over
-    if not (claimed and has_pool):
-        whole = (total_expected, below + inside_below + pool_below, above + inside_above + pool_above)
-        return whole, None
-    rest = (total_expected - pool, below + inside_below, above + inside_above)
-    return (total_expected, below, above), rest
+            pool_below += under * under
+            pool_above += over * over
+        elif under or over:
+            inside_below += under * under
+            inside_above += over * over
+    if claimed and has_pool:
+        return (size, below, above), (size - pool, below + inside_below, above + inside_above)
+    return (size, below + inside_below + pool_below, above + inside_above + pool_above), None
 
 
 def verdict(judged: Screening | Judgement, usable: int, findings: tuple[Finding, ...]) -> Verdict:

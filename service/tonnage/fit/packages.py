@@ -21,11 +21,8 @@ class Order(NamedTuple):
     hosts: int
     gpu: Gpu
     """As the package exposes it: a part of a GPU has a part of its memory."""
-
-    @property
-    def gpus(self) -> int:
-        """GPUs of the order. [unitless]"""
-        return self.package.gpus_per_host * self.hosts
+    gpus: int
+    """GPUs of all hosts. [unitless]"""
 
 
 def in_scope(catalog: Catalog, need: Need) -> tuple[list[tuple[Package, Gpu]], int]:
@@ -65,7 +62,7 @@ def orders(package: Package, gpu: Gpu, need: Need) -> Iterator[Order]:
     hosts = 1
     while hosts <= most:
         if offer.max_gpus is None or package.gpus_per_host * hosts <= offer.max_gpus:
-            yield Order(package, hosts, gpu)
+            yield Order(package, hosts, gpu, package.gpus_per_host * hosts)
         hosts = hosts * 2 if hosts * 2 <= most or hosts == most else most
 
 

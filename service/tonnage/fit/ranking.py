@@ -38,13 +38,13 @@ def without_dominated(found: list[Found]) -> tuple[list[Found], int]:
     Candidates less those that the same package beats.
 
     Args:
-        found: Judged candidates, excluded ones among them.
+        found: Judged candidates, excluded ones among them; of one package fewer hosts come first.
 
     Returns:
         What is left, and how many were left out: same package and format, no cheaper, no better status.
     """
     best: dict[tuple[str, str, str | None], list[Found]] = {}
-    for one in sorted(found, key=lambda f: (f.order.package.id, f.order.hosts)):
+    for one in found:
         kept = best.setdefault((one.order.package.id, *one.technical.variant.name), [])
         if all(one.status < earlier.status for earlier in kept):
             kept.append(one)

@@ -5,9 +5,10 @@ Facts that establish a requirement make it `met`, facts that establish that it c
 and what is not known needs confirmation. Reasons are put into words only for candidates that are shown.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
+from functools import lru_cache
 from typing import NamedTuple
 
 from tonnage.fit.engines import capability, runs
@@ -84,7 +85,7 @@ def placement(technical: Technical) -> Judged:
         return Judged("placement", EXCLUDED, lambda: reason)
     if technical.layout_status == CONFIRM:
         return Judged("placement", CONFIRM, lambda: "only a parameter count is known: heads and layers may not divide")
-    used, there = technical.placement.gpus, technical.gpus
+    used, there = technical.used, technical.gpus
     idle = f", {there - used} of {there} GPUs idle" if used < there else ""
     return Judged("placement", MET, lambda: f"one GPU{idle}" if used == 1 else f"heads, layers and groups divide{idle}")
 
@@ -296,9 +297,9 @@ def data_age(bill: Bill | None, need: Need) -> Judged | None:
 
 def interconnect(technical: Technical, order: Order, need: Need) -> Judged | None:
     """Links for the parallelism: inside a tensor-parallel group, and between hosts."""
-    sizes, asked = technical.placement, need.wanted.interconnect
-    if sizes.gpus == 1:
+    if technical.used == 1:
         return None
+    sizes, asked = technical.placement, need.wanted.interconnect
     have = links(order.package, order.gpu)
     if sizes.tensor_parallel_size > fast_domain(order.package, order.gpu, order.hosts):
         return _link(EXCLUDED, lambda: "a tensor-parallel group would span hosts", order)
@@ -379,21 +380,24 @@ def decode_bound(technical: Technical) -> float | None:
     return float(concurrency) * bytes_per_second / (technical.weights * active)
 
 
-def of_technical(technical: Technical, weight_format: WeightFormat, need: Need) -> Iterator[Judged]:
-    """Requirements that do not depend on the order."""
+def of_layout(technical: Technical, need: Need) -> tuple[Judged, ...]:
+    """Requirements of a layout on a GPU."""
+    return memory(technical, need), placement(technical)
+
+
+def of_gpu(gpu: Gpu, weight_format: WeightFormat, need: Need) -> tuple[Judged, ...]:
+    """Requirements of a GPU and a format, whatever the layout and the order."""
     found = (
-        memory(technical, need),
-        placement(technical),
-        engine(technical.gpu, need),
-        native_dtypes(technical.gpu, weight_format, need),
-        bandwidth(technical.gpu, need),
+        engine(gpu, need),
+        native_dtypes(gpu, weight_format, need),
+        bandwidth(gpu, need),
         workload(need),
         quality(weight_format, need),
     )
-    return (j for j in found if j is not None)
+    return tuple(j for j in found if j is not None)
 
 
-def of_order(order: Order, bill: Bill | None, need: Need) -> Iterator[Judged]:
+def of_order(order: Order, bill: Bill | None, need: Need) -> tuple[Judged, ...]:
     """Requirements that depend on the order alone."""
     found = (
         price(bill, order, need),
@@ -403,18 +407,15 @@ def of_order(order: Order, bill: Bill | None, need: Need) -> Iterator[Judged]:
         delivery(order, need),
         data_age(bill, need),
     )
-    return (j for j in found if j is not None)
+    return tuple([j for j in found if j is not None])
 
 
-def of_both(technical: Technical, order: Order, need: Need) -> Iterator[Judged]:
+def of_both(technical: Technical, order: Order, need: Need) -> tuple[Judged, ...]:
     """Requirements of a layout on an order."""
-    found = (
-        interconnect(technical, order, need),
-        host_memory(technical, order, need),
-        disk(technical, order, need),
-        throughput(technical, order, need),
-    )
-    return (j for j in found if j is not None)
+    found = [interconnect(technical, order, need), host_memory(technical, order, need), disk(technical, order, need)]
+    if need.request.requirements.throughput is not None:
+        found.append(throughput(technical, order, need))
+    return tuple([j for j in found if j is not None])
 
 
 def _band(amount: Amount) -> str:
@@ -426,6 +427,7 @@ def _money(bill: Bill) -> str:
     return f"{total:f} {bill.offer.currency}"
 
 
+@lru_cache(maxsize=1024)
 def _days_between(earlier: str, later: str) -> int:
     first, second = (date.fromisoformat(f"{text}-01" if len(text) == 7 else text) for text in (earlier, later))
     return max(0, (second - first).days)

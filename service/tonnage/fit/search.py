@@ -9,7 +9,6 @@ stand before it and is not estimated. The result does not depend on the catalogu
 from collections import OrderedDict
 from collections.abc import Iterable
 from decimal import Decimal
-from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -39,19 +38,44 @@ MOST_VARIANTS = 24
 _held: OrderedDict[tuple[str, float, bytes], Estimates] = OrderedDict()
 
 
-class Found(NamedTuple):
+Parts = tuple[tuple[Judged, ...], ...]
+
+
+class Found:
     """One order under its best layout of one variant, judged."""
 
-    order: Order
-    technical: Technical
-    bill: Bill | None
-    status: int
-    judged: tuple[Judged, ...]
+    __slots__ = ("_parts", "bill", "order", "status", "technical")
+
+    def __init__(self, order: Order, technical: Technical, bill: Bill | None, status: int, parts: Parts) -> None:
+        """
+        A judged order.
+
+        Args:
+            order: Package and hosts.
+            technical: Layout.
+            bill: Price, or None.
+            status: Worst of all requirements.
+            parts: What was judged of the layout, of both, and of the order.
+        """
+        self.order = order
+        self.technical = technical
+        self.bill = bill
+        self.status = status
+        self._parts = parts
+
+    @property
+    def judged(self) -> tuple[Judged, ...]:
+        """Every requirement, those of the layout first."""
+        return tuple(j for part in self._parts for j in part)
 
     @property
     def excluded_by(self) -> Judged | None:
         """First requirement that excludes it."""
-        return next((j for j in self.judged if j.status == EXCLUDED), None)
+        for part in self._parts:
+            for judged in part:
+                if judged.status == EXCLUDED:
+                    return judged
+        return None
 
     @property
     def missing(self) -> tuple[Judged, ...]:
@@ -79,7 +103,8 @@ class Search:
         self._layouts: dict[tuple[int, int, int], tuple[Placement, ...]] = {}
         self._least = [least_weights(v) for v in variants]
         self._best: dict[tuple[str, int, int, int, int], Technical] = {}
-        self._technical_judged: dict[int, tuple[Judged, ...]] = {}
+        self._technical_judged: dict[int, tuple[tuple[Judged, ...], int]] = {}
+        self._gpu_judged: dict[tuple[str, str], tuple[Judged, ...]] = {}
         self.packages, self.apart = in_scope(catalog, need)
         self.evidence = _by_requirement(need.request.evidence)
 
@@ -91,38 +116,44 @@ class Search:
     def all(self) -> list[Found]:
         """Every order under every variant, in order of package id, hosts and variant."""
         found: list[Found] = []
+        numbers = range(len(self.variants))
         for package, gpu in self.packages:
             settled = [False] * len(self.variants)
             for order in orders(package, gpu, self.need):
-                bill = self._bill(order)
-                ordered = tuple(requirements.of_order(order, bill, self.need))
-                for number in range(len(self.variants)):
+                bill, ordered, status = self._ordered(order)
+                domain = fast_domain(package, gpu, order.hosts)
+                for number in numbers:
                     if settled[number]:
                         continue
-                    one = self.one(order, number, bill, ordered)
-                    settled[number] = one.technical.fits and one.technical.layout_status == MET
-                    found.append(one)
+                    technical = self.best(order, domain, number)
+                    settled[number] = technical.fits and technical.layout_status == MET
+                    found.append(self._judged(order, technical, bill, ordered, status))
         return found
-
-    def one(self, order: Order, number: int, bill: Bill | None, ordered: tuple[Judged, ...]) -> Found:
-        """One order under its best layout of one variant."""
-        technical = self.best(order, number)
-        judged = (*self._of_technical(technical), *requirements.of_both(technical, order, self.need), *ordered)
-        if self.evidence:
-            judged = tuple(self._with_evidence(j, order, technical) for j in judged)
-        return Found(order, technical, bill, max(j.status for j in judged), judged)
 
     def judge(self, order: Order, technical: Technical) -> Found:
         """A given layout on an order."""
-        bill = self._bill(order)
-        ordered = requirements.of_order(order, bill, self.need)
-        judged = (*self._of_technical(technical), *requirements.of_both(technical, order, self.need), *ordered)
-        judged = tuple(self._with_evidence(j, order, technical) for j in judged)
-        return Found(order, technical, bill, max(j.status for j in judged), judged)
+        return self._judged(order, technical, *self._ordered(order))
 
-    def best(self, order: Order, number: int) -> Technical:
+    def _ordered(self, order: Order) -> tuple[Bill | None, tuple[Judged, ...], int]:
+        bill = self._bill(order)
+        judged = requirements.of_order(order, bill, self.need)
+        return bill, judged, max(j.status for j in judged)
+
+    def _judged(
+        self, order: Order, technical: Technical, bill: Bill | None, ordered: tuple[Judged, ...], status: int
+    ) -> Found:
+        of_layout, layout_status = self._of_technical(technical)
+        both = requirements.of_both(technical, order, self.need)
+        parts: Parts = (of_layout, both, ordered)
+        if self.evidence:
+            parts = tuple(tuple(self._with_evidence(j, order, technical) for j in part) for part in parts)
+            worst = max(j.status for part in parts for j in part)
+        else:
+            worst = max(status, layout_status, *(j.status for j in both))
+        return Found(order, technical, bill, worst, parts)
+
+    def best(self, order: Order, domain: int, number: int) -> Technical:
         """Best layout of an order, shared by orders with the same GPUs and links."""
-        domain = fast_domain(order.package, order.gpu, order.hosts)
         key = (order.gpu.id, order.gpu.memory_usable_bytes, order.gpus, domain, number)
         held = self._best.get(key)
         if held is None:
@@ -174,11 +205,16 @@ class Search:
             order.package.offers, hosts=order.hosts, hours=need.hours, currency=need.currency, apart=need.kinds_apart
         )
 
-    def _of_technical(self, technical: Technical) -> tuple[Judged, ...]:
+    def _of_technical(self, technical: Technical) -> tuple[tuple[Judged, ...], int]:
         held = self._technical_judged.get(id(technical))
         if held is None:
-            held = tuple(requirements.of_technical(technical, technical.variant.weight_format, self.need))
-            self._technical_judged[id(technical)] = held
+            weight_format = technical.variant.weight_format
+            key = (technical.gpu.id, weight_format.id)
+            of_gpu = self._gpu_judged.get(key)
+            if of_gpu is None:
+                of_gpu = self._gpu_judged[key] = requirements.of_gpu(technical.gpu, weight_format, self.need)
+            judged = (*requirements.of_layout(technical, self.need), *of_gpu)
+            held = self._technical_judged[id(technical)] = (judged, max(j.status for j in judged))
         return held
 
     def _with_evidence(self, judged: Judged, order: Order, technical: Technical) -> Judged:

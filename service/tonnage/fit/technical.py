@@ -50,7 +50,7 @@ class Technical:
 
     __slots__ = (
         "_judgement", "account", "bound", "disk", "findings", "fits", "gpu", "gpus", "host", "layout_status", "measured",
-        "placement", "preference", "refusal", "required", "sharding", "variant", "verdict", "workload",
+        "placement", "preference", "refusal", "required", "sharding", "used", "variant", "verdict", "workload",
     )  # fmt: skip
 
     def __init__(self, variant: Variant, gpu: Gpu, gpus: int, placement: Placement) -> None:
@@ -59,6 +59,8 @@ class Technical:
         self.gpu = gpu
         self.gpus = gpus
         self.placement = placement
+        self.used = placement.gpus
+        """GPUs of the order that work. [unitless]"""
         self.workload: Workload | None = None
         self.account: Account | None = None
         self._judgement: Judgement | None = None
@@ -101,7 +103,7 @@ class Technical:
 
     def ranked(self) -> "Technical":
         """With its preference worked out."""
-        self.preference = (max(self.verdict, self.layout_status), self.gpus - self.placement.gpus, -self.headroom)
+        self.preference = (max(self.verdict, self.layout_status), self.gpus - self.used, -self.headroom)
         return self
 
     def on(self, gpus: int) -> "Technical":

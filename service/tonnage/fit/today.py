@@ -11,6 +11,7 @@ from tonnage.estimate.remedies import Scene
 from tonnage.evidence import with_evidence
 from tonnage.fit.alternatives import card_of, estimate_of, reestimate_on
 from tonnage.fit.candidates import candidate
+from tonnage.fit.links import fast_domain
 from tonnage.fit.packages import Order
 from tonnage.fit.search import Found, Search
 from tonnage.fit.technical import estimated
@@ -88,10 +89,10 @@ def _run_today(search: Search, current: Current) -> Found:
     gpu = find_gpu(search.catalog, package.gpu, "/current/gpu")[0]
     placement = current.placement or search.need.fixed_layout
     if placement is None:
-        order = Order(package, 1, gpu)
-        return search.judge(order, search.best(order, 0))
+        order = Order(package, 1, gpu, package.gpus_per_host)
+        return search.judge(order, search.best(order, fast_domain(package, gpu, 1), 0))
     hosts = -(-placement.gpus // package.gpus_per_host)
-    order = Order(package, hosts, gpu)
+    order = Order(package, hosts, gpu, hosts * package.gpus_per_host)
     technical = estimated(search.variants[0], gpu, order.gpus, replace(placement, gpu=None), spare=search.need.spare)
     return search.judge(order, technical)
 
