@@ -224,7 +224,7 @@ def _equals(name: str) -> Callable[[Any], Callable[[Any], bool]]:
 def _holds(name: str) -> Callable[[Any], Callable[[Any], bool]]:
     def makes(value: Any) -> Callable[[Any], bool]:
         wanted = value.lower() if isinstance(value, str) else value
-        return lambda row: wanted in [_folded(entry) for entry in getattr(row, name)]
+        return lambda row: wanted in [_folded(entry) for entry in getattr(row, name) or ()]
 
     return makes
 

@@ -15,13 +15,13 @@ from tonnage.api.catalog_pages import CatalogPage
 from tonnage.api.field_words import field_words
 from tonnage.api.negotiation import NDJSON
 from tonnage.api.operations import OPERATIONS, Operation, Parameter
-from tonnage.api.problems import BY_STATUS, Problem
+from tonnage.api.problems import BY_STATUS, HEAD_TOO_LARGE, Problem
 from tonnage.version import __version__
 
 _REFERENCE = "#/components/schemas/{name}"
-_ALWAYS = (400, 401, 403, 404, 405, 429, 500, 503)
+_ALWAYS = (400, 401, 403, 404, 405, 429, 431, 500, 503)
 """Problems that any operation may answer with."""
-_PHRASES = {409: "Nothing is selected", 500: "The service failed"}
+_PHRASES = {409: "Nothing is selected", 431: "The request head is too large", 500: "The service failed"}
 
 _HEADERS: dict[str, dict[str, Any]] = {
     "X-Request-ID": {"description": "Id of the request, as in the log.", "schema": {"type": "string"}},
@@ -213,7 +213,7 @@ def _problem(status: int) -> dict[str, Any]:
     kind = BY_STATUS.get(status)
     return {
         "description": kind.title if kind else _PHRASES[status],
-        "headers": _headers((*_COMMON, *_EXTRA_HEADERS.get(status, ()))),
+        "headers": _headers((*(() if status == HEAD_TOO_LARGE.status else _COMMON), *_EXTRA_HEADERS.get(status, ()))),
         "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
     }
 

@@ -29,6 +29,8 @@ Path = tuple[str, ...]
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,30})", re.ASCII)
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,30})(?:\.[0-9]{1,30})?(?:[eE][+-]?[0-9]{1,3})?", re.ASCII)
 _MAX_PARAMETERS = 200
+_MAX_TEXT = 2000
+"""Longest text a parameter holds. [characters]"""
 _PLAIN_SECTIONS = frozenset({"serving", "training", "placement", "offer", "requirements"})
 """Parts of a card whose fields are known by their own name."""
 _WORKLOADS = ("serving", "training")
@@ -243,12 +245,20 @@ def _split(kind: Any) -> tuple[Any, list[Any]]:
         bare = get_args(part)[0] if get_origin(part) is typing.Annotated else part
         if isinstance(bare, type) and issubclass(bare, Struct):
             structs.append(bare)
+        elif _is_long_text(part):
+            continue
         elif bare in (int, float, str, bool) or get_origin(bare) is typing.Literal or _is_scalar_list(bare):
             scalars.append(part)
     union = None
     for part in scalars:
         union = part if union is None else union | part
     return union, structs
+
+
+def _is_long_text(kind: Any) -> bool:
+    """Texts that belong into a body, such as a pasted log."""
+    limits = [meta.max_length for meta in get_args(kind)[1:]] if get_origin(kind) is typing.Annotated else []
+    return get_args(kind)[:1] == (str,) and any(limit is not None and limit > _MAX_TEXT for limit in limits)
 
 
 def _is_scalar_list(kind: Any) -> bool:

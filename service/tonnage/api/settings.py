@@ -71,7 +71,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Threads that judge packages, so that quick requests need not wait behind them."""
     header_timeout_seconds: Seconds = 5.0
     """Longest time for a connection to finish its request head. [s]"""
-    header_limit_bytes: Annotated[int, Meta(ge=1024, le=MiB)] = 16 * KiB
+    header_limit_bytes: Annotated[int, Meta(ge=1024, le=MiB)] = 32 * KiB
     """Largest request head. [bytes]"""
     idle_timeout_seconds: Seconds = 30.0
     """Longest silence between two requests of a connection. [s]"""
