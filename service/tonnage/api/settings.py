@@ -7,6 +7,7 @@ This is the only module that reads the environment.
 
 import ipaddress
 import os
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -16,6 +17,8 @@ from msgspec import Meta, Struct
 from tonnage.units import KiB, MiB
 
 PREFIX = "TONNAGE_"
+_SERVICE_LINK = re.compile(r"TONNAGE_(SERVICE_(HOST|PORT)\w*|PORT_\d+_\w+)=.*|TONNAGE_PORT=(tcp|udp)://.*", re.ASCII)
+"""What Kubernetes puts into every pod beside a service called tonnage."""
 
 Seconds = Annotated[float, Meta(gt=0, le=3600)]
 Whole = Annotated[int, Meta(ge=0, le=1_000_000)]
@@ -121,7 +124,9 @@ def read_settings(environment: Mapping[str, str] | None = None, **overrides: Any
     """
     environment = os.environ if environment is None else environment
     given: dict[str, Any] = {
-        name.removeprefix(PREFIX).lower(): value for name, value in environment.items() if name.startswith(PREFIX)
+        name.removeprefix(PREFIX).lower(): value
+        for name, value in environment.items()
+        if name.startswith(PREFIX) and not _SERVICE_LINK.fullmatch(f"{name}={value}")
     }
     given |= {name: value for name, value in overrides.items() if value is not None}
     try:
