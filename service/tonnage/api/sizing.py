@@ -5,6 +5,7 @@ The domain as the handlers see it: one immutable catalogue at a time, and the tw
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,10 +17,15 @@ from tonnage import evidence, fit
 from tonnage.api.telemetry import Telemetry
 from tonnage.catalog import Catalog
 from tonnage.catalog.models import wanted_from_hub
+from tonnage.errors import ContradictoryWorkload
 from tonnage.spec.card import SizingCard
 from tonnage.spec.fit import FitAnswer, FitRequest
 from tonnage.spec.hub import Fetch
 from tonnage.spec.report import Estimate
+
+logger = logging.getLogger("tonnage")
+
+_ODD = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 if TYPE_CHECKING:
     from tonnage.adapters.hub import Hub
@@ -78,7 +84,11 @@ class Desk:
     def estimate(self, card: SizingCard, fetch: Fetch | None = None) -> Estimate:
         """One estimate, timed and counted by verdict."""
         sizing, started = self.sizing, time.perf_counter()
-        answer = sizing.estimate(sizing.catalog, card, fetch=fetch)
+        try:
+            answer = sizing.estimate(sizing.catalog, card, fetch=fetch)
+        except _ODD as error:
+            refuse_description(card, error)
+            raise
         self._estimate_seconds(time.perf_counter() - started)
         self._verdict("estimate", answer.verdict or "none")
         return answer
@@ -92,4 +102,26 @@ class Desk:
 
     def _fit(self, request: FitRequest, fetch: Fetch | None) -> tuple[FitAnswer, float]:
         sizing, started = self.sizing, time.perf_counter()
-        return sizing.fit(sizing.catalog, request, fetch=fetch), time.perf_counter() - started
+        try:
+            return sizing.fit(sizing.catalog, request, fetch=fetch), time.perf_counter() - started
+        except _ODD as error:
+            refuse_description(request, error)
+            raise
+
+
+def refuse_description(card: SizingCard, error: Exception) -> None:
+    """
+    Take an arithmetic or type error for the caller's when the caller described the architecture.
+
+    Args:
+        card: The question.
+        error: Raised by a law or a reader; facts of the catalogue never lead to one.
+
+    Raises:
+        ContradictoryWorkload: The description holds values that no architecture has.
+    """
+    if isinstance(card.model, str) or (card.model.config is None and card.model.gguf is None):
+        return
+    logger.warning("a described architecture leads to %s", type(error).__name__, exc_info=error)
+    detail = "the architecture as described holds values that cannot be together, or of a kind that no law reads"
+    raise ContradictoryWorkload(f"{detail} ({type(error).__name__}: {error})"[:300], pointer="/model") from error

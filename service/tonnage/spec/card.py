@@ -14,6 +14,9 @@ from tonnage.units import SIZE_PATTERN
 
 Count = Annotated[int, Meta(ge=1, le=1_000_000_000_000_000)]
 Small = Annotated[int, Meta(ge=1, le=65_536)]
+Parts = Annotated[int, Meta(ge=1, le=1024)]
+MAX_GPUS = 65_536
+"""Every rank of a placement is looked at. [unitless]"""
 Tokens = Annotated[int, Meta(ge=0, le=1_000_000_000)]
 PositiveTokens = Annotated[int, Meta(ge=1, le=1_000_000_000)]
 ByteCount = Annotated[int, Meta(ge=0, le=1_000_000_000_000_000_000, description="bytes")]
@@ -264,11 +267,15 @@ class Placement(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Which GPU and how the model is laid over several; GPUs = tensor x pipeline x data x context."""
 
     gpu: Name | None = None
-    tensor_parallel_size: Small = 1
-    pipeline_parallel_size: Small = 1
+    tensor_parallel_size: Parts = 1
+    pipeline_parallel_size: Parts = 1
     data_parallel_size: Small = 1
     expert_parallel_size: Small = 1
-    context_parallel_size: Small = 1
+    context_parallel_size: Parts = 1
+
+    def __post_init__(self) -> None:
+        if self.gpus > MAX_GPUS:
+            raise ValueError(f"a placement is over at most {MAX_GPUS} GPUs, not {self.gpus}")
 
     @property
     def gpus(self) -> int:
