@@ -50,7 +50,17 @@ def test_attention_repeats_keys_and_values_only_where_asked():
 
 
 def test_rotary_holds_four_query_rows():
-    assert 2 * (30 + 80 + 8) == generate.rotary(hidden_size=10, query_width=20, key_value_width=8, element_bytes=BF16)
+    # the same trace with 32 heads of 32: 11912 B/token, 2048 of them cache
+    assert 11_912 - 2_048 - 4 * 32 - 8 == generate.rotary(hidden_size=256, query_width=1_024, element_bytes=BF16)
+
+
+def test_a_layer_normed_afterwards_holds_three_hidden_rows():
+    # exaone4: 8328 B/token
+    width = generate.feed_forward(
+        hidden_size=256, intermediate_size=1_024, products=3, element_bytes=BF16, hidden_rows=3
+    )
+
+    assert 8_328 == width + 4 * 32 + 8 + 512
 
 
 def test_expert_loop_pays_for_the_one_hot_mask():
@@ -154,3 +164,17 @@ def test_one_gpu_takes_every_block():
 
 def test_gpus_without_a_block_start_behind_the_last():
     assert (0, 1, 1) == generate.balanced_split(blocks=[5], budget=100, devices=3, kept_free=0)
+
+
+@pytest.mark.parametrize(
+    ("nope", "rope", "value", "traced"),
+    [(32, 16, 32, 18_984), (32, 16, 64, 23_080), (64, 16, 32, 27_176), (32, 32, 32, 23_240)],
+)
+def test_latent_attention_matches_its_traces(nope, rope, value, traced):
+    width = generate.latent_attention(
+        hidden_size=256, num_attention_heads=32, qk_nope_head_dim=nope, qk_rope_head_dim=rope, v_head_dim=value,
+        element_bytes=BF16,
+    )  # fmt: skip
+    cache, tables = 2 * (64 + rope) * BF16, 4 * rope + 8
+
+    assert width + cache + tables == pytest.approx(traced, rel=0.01)

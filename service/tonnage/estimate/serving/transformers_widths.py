@@ -6,8 +6,10 @@ from tonnage.estimate.identity_cache import remembered
 from tonnage.laws import generate
 from tonnage.spec.model import Attention, Layer, Model, Moe, Recurrent
 
-_PYTHON_ACTIVATIONS = frozenset({"gelu_new", "gelu_fast", "gelu_python", "quick_gelu", "relu2"})
-"""Activations written as Python expressions: two more rows live than with one kernel."""
+_EXPRESSIONS = {"gelu_new": 4, "gelu_fast": 4, "gelu_python": 4, "quick_gelu": 3, "relu2": 3}
+"""Live rows of activations written as Python expressions. [unitless]"""
+_TWO_NORMS = 2
+"""A layer with two norms that stand behind attention and feed-forward has none before them."""
 
 
 class Width(Struct, frozen=True):
@@ -86,19 +88,23 @@ def _feed_forward(layer: Layer, hidden: int, element: int) -> int:
     mlp = layer.mlp
     assert mlp is not None  # noqa: S101
     products = (4 if mlp.fused_gate_up else 3) if mlp.gated else 2
-    if mlp.activation in _PYTHON_ACTIVATIONS:
-        products = max(products, 4)
+    products = max(products, _EXPRESSIONS.get(mlp.activation, 0))
     return generate.feed_forward(
-        hidden_size=hidden, intermediate_size=mlp.intermediate_size, products=products, element_bytes=element
+        hidden_size=hidden,
+        intermediate_size=mlp.intermediate_size,
+        products=products,
+        element_bytes=element,
+        hidden_rows=3 if layer.post_norm and layer.norms == _TWO_NORMS else 4,
     )
 
 
 def _attention(attention: Attention, hidden: int, execution: Execution) -> list[tuple[int, str]]:
+    if attention.kind == "mla":
+        return [(_latent(attention, hidden, execution.element_bytes), "latent_attention")]
     element, heads = execution.element_bytes, attention.num_attention_heads
     queries = heads * attention.head_dim
     values = heads * attention.v_head_dim
-    grouped = attention.kind != "mla" and attention.num_key_value_heads < heads
-    cached = attention.num_key_value_heads * (attention.head_dim + attention.v_head_dim)
+    grouped = attention.num_key_value_heads < heads
     stages = [
         (
             generate.attention(
@@ -111,7 +117,7 @@ def _attention(attention: Attention, hidden: int, execution: Execution) -> list[
     if attention.rotary in ("rope", "partial"):
         stages.append(
             (
-                generate.rotary(hidden_size=hidden, query_width=queries, key_value_width=cached, element_bytes=element),
+                generate.rotary(hidden_size=hidden, query_width=queries, element_bytes=element),
                 "rotary",
             )
         )
@@ -120,6 +126,18 @@ def _attention(attention: Attention, hidden: int, execution: Execution) -> list[
             (generate.query_norm(hidden_size=hidden, query_width=queries, element_bytes=element), "query_norm")
         )
     return stages
+
+
+def _latent(attention: Attention, hidden: int, element: int) -> int:
+    rope = attention.qk_rope_head_dim or 0
+    return generate.latent_attention(
+        hidden_size=hidden,
+        num_attention_heads=attention.num_attention_heads,
+        qk_nope_head_dim=attention.qk_nope_head_dim or attention.head_dim - rope,
+        qk_rope_head_dim=rope,
+        v_head_dim=attention.v_head_dim,
+        element_bytes=element,
+    )
 
 
 def _experts(moe: Moe, hidden: int, execution: Execution) -> tuple[int, str]:
