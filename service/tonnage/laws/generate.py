@@ -137,7 +137,7 @@ def latent_attention(
         Width. [bytes/token]
 
     Source:
-        huggingface/transformers@5.24 models/deepseek_v3 DeepseekV3Attention.forward: traced allocations of four shapes, within 1 %
+        huggingface/transformers@5.24 models/deepseek_v3 DeepseekV3Attention.forward: four traced shapes, within 1 %
     """
     queries = 3 * (qk_nope_head_dim + qk_rope_head_dim) + qk_rope_head_dim
     values = qk_nope_head_dim + 2 * v_head_dim
