@@ -45,7 +45,7 @@ def allocated_band(settings: Settings, *, known: bool, generic: bool, routed: bo
 def _regime(job: Settings) -> Band:
     offloaded = job.offload_parameters or job.offload_optimizer
     rules = (
-        (job.release.code == "megatron", Band(0.12, 0.12)),
+        (job.release.code == "megatron", Band(0.30, 0.12)),
         (job.sharding == "zero3", Band(0.07, 0.07)),
         (job.sharding in FSDP and offloaded, Band(0.08, 0.18)),
         (job.sharding in FSDP and job.release.code == "torchtitan", Band(0.06, 0.07)),
