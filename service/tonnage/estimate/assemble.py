@@ -305,6 +305,8 @@ def largest_items(phases: Iterable[Phase]) -> tuple[MemoryItem, ...]:
 
 def _needed(load: GpuLoad, report: GpuReport, claimed: bool) -> Amount:
     """Device peak with the claimed pool replaced by what the demand needs of it."""
+    if load.needed is not None:
+        return load.needed
     if load.demand_kv is None or not claimed:
         return report.peak.device
     return max((_without_pool(p, load.demand_kv) for p in report.phases), key=lambda a: a.expected)

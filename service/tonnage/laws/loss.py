@@ -87,7 +87,8 @@ def mixed_precision_outputs(*, path: LogitBytes) -> LogitBytes:
         tests/measured/training.json#qwen-7b-lora-4096
     """
     forward, kept, backward, flowing = path
-    return max(forward, kept + HALF + FLOAT), kept, backward, flowing
+    own = HALF if forward < kept + HALF else 0
+    return max(forward, kept - own + HALF + FLOAT), kept, backward, flowing
 
 
 def half_precision(*, logit_bytes: int) -> LogitBytes:
@@ -120,7 +121,7 @@ def in_place(*, logit_bytes: int) -> LogitBytes:
         unslothai/unsloth@2024.4 unsloth/kernels/cross_entropy_loss.py; linkedin/Liger-Kernel
         src/liger_kernel/ops/cross_entropy.py (gradient stored in the input)
     """
-    return 2 * logit_bytes, logit_bytes, logit_bytes, logit_bytes
+    return logit_bytes, logit_bytes, logit_bytes, logit_bytes
 
 
 def fabric_outputs(*, logit_bytes: int) -> LogitBytes:

@@ -266,6 +266,9 @@ class GpuLoad(Struct, frozen=True, kw_only=True):
     ranks: tuple[int, ...]
     stage: int
     phases: tuple[PhaseItems, ...]
+    needed: Amount | None = None
+    """What the card must really hold, where the peak shows more (an allocator that gives back under pressure); None: the
+    peak by the device counter."""
     demand_kv: Amount | None = None
     """What the stated demand needs of the pool on this GPU; replaces item `kv_cache` in `required`.
     None: the pool is the demand (engines that allocate as needed, training)."""

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from tonnage.estimate.training import counters
-from tonnage.estimate.training.bands import Band, allocated_band
+from tonnage.estimate.training.bands import Band, allocated_band, may_fall_short
 from tonnage.estimate.training.fused import fused_profile
 from tonnage.estimate.training.host import host_of
 from tonnage.estimate.training.items import Fixed, Moment, item, moment_of, phase_items
@@ -20,9 +20,11 @@ from tonnage.estimate.training.states import loaded_format
 from tonnage.estimate.training.step import Batch, candidates
 from tonnage.laws import optimizer as optimizer_laws
 from tonnage.laws.activations import stale_inputs
+from tonnage.laws.loss import causal_upcast
+from tonnage.laws.reserved import unavoidable
 from tonnage.laws.training_sharding import in_flight
 from tonnage.spec.model import Model
-from tonnage.spec.report import Account, Finding, GpuLoad, MemoryItem, PhaseItems
+from tonnage.spec.report import Account, Amount, Finding, GpuLoad, MemoryItem, PhaseItems
 from tonnage.spec.workload import Workload
 
 _UNKNOWNS = (
@@ -50,9 +52,9 @@ def account(workload: Workload) -> Account:
     """
     job = settings(workload)
     model = workload.model
-    recipe, ranks = recipe_of(job, model, loaded_format(workload, job)[0]), ranks_of(workload, job)
-    profile = profile_of(model, recipe)
     objective = objective_of(job)
+    recipe, ranks = recipe_of(job, model, loaded_format(workload, job)[0], objective), ranks_of(workload, job)
+    profile = profile_of(model, recipe)
     whole = _Job(workload, job, profile, objective)
     loads = tuple(_load(whole, rank) for rank in ranks)
     first = ranks[0].sizes
@@ -72,7 +74,7 @@ def account(workload: Workload) -> Account:
         assumptions=job.assumptions,
         unknowns=_UNKNOWNS + objective.unknowns,
         invalidated_by=_INVALIDATED_BY,
-        findings=_findings(workload),
+        findings=_findings(workload, objective),
     )
 
 
@@ -106,6 +108,7 @@ def _load(whole: _Job, rank: Rank) -> GpuLoad:
         ranks=tuple(range(first, first + ranks)),
         stage=rank.stage,
         phases=(PhaseItems("load", tuple(_loading(holds, fixed))), *phases),
+        needed=_needed(whole, moments, fixed, band, holds.load),
     )
 
 
@@ -179,6 +182,37 @@ def _step(whole: _Job, rank: Rank, holds: Held) -> Moment:
     return Moment("optimizer_step", "optimizer step", 0, 0, 0, holds.gradients_after, 0, 0, temporary)
 
 
+def _needed(whole: _Job, moments: list[Moment], fixed: Fixed, band: Band, loading: int) -> Amount:
+    """
+    What the card must hold: tensors, context, and the fragments that remain when the allocator has given back the rest.
+
+    Where the length is only a cap, the low end is that of a batch that reaches 70 % of it; where the loss is not stated,
+    the high end is that of one over all logits in fp32.
+    """
+    worst = max(moments, key=lambda m: m.total)
+    kept, moving = fixed.resident_bytes + worst.gradients, worst.total - worst.gradients
+    allocated = max(kept + moving, loading)
+    low = kept + moving * 7 // 10 if may_fall_short(whole.settings) else allocated
+    outside = [item.bytes for item in fixed.outside]
+    open_loss = 0 if whole.settings.card.cross_entropy is not None else _open_loss(whole, worst)
+    return Amount(
+        int(low * (1 - band.below)) + sum(a.low for a in outside),
+        allocated + unavoidable(transient=moving, percent=4) + sum(a.expected for a in outside),
+        int(allocated * (1 + band.above))
+        + unavoidable(transient=moving, percent=12)
+        + sum(a.high for a in outside)
+        + open_loss,
+    )
+
+
+def _open_loss(whole: _Job, worst: Moment) -> int:
+    """What a plain loss in fp32 would take beyond the one assumed. [bytes]"""
+    job, model = whole.settings, whole.workload.model
+    path = causal_upcast(logit_bytes=job.compute_bytes)
+    tokens = job.tokens * whole.objective.sequences // job.tensor_parallel_size
+    return max(0, int(path[2] * model.vocab_size * tokens) - worst.total + worst.gradients)
+
+
 def _fixed(whole: _Job, rank: Rank, holds: Held) -> Fixed:
     job, model, form = whole.settings, whole.workload.model, whole.workload.weight_format
     resident = [
@@ -239,19 +273,17 @@ def _phase(whole: _Job, moment: Moment, fixed: Fixed, band: Band, last: Moment) 
 
 def _fragmentation(whole: _Job, moment: Moment, fixed: Fixed, last: Moment) -> MemoryItem:
     job, gpu, allocated = whole.settings, whole.workload.gpu, fixed.resident_bytes + moment.total
-    spare, shards_after = last.temporary, last.gradients
     checkpointed = job.gradient_checkpointing != "none"
     regime = counters.ratio(job, checkpointed=checkpointed, step_wins=moment.phase == "optimizer_step")
     usable = None
     if gpu is not None:
         usable = gpu.memory_usable_bytes - sum(i.bytes.expected for i in fixed.outside)
     sharded = job.sharding in FSDP and not job.in_backward
-    idle = max(0, shards_after - moment.gradients) if sharded else 0
+    idle = max(0, last.gradients - moment.gradients) if sharded else 0
     low, expected, high = counters.fragmentation(
         regime,
         allocated=allocated,
         resident=fixed.resident_bytes + moment.gradients,
-        spare=spare,
         idle=idle,
         usable=usable,
     )
@@ -273,15 +305,35 @@ def _loading(holds: Held, fixed: Fixed) -> list[MemoryItem]:
                 "laws.training_sharding.summoned",
                 "torch summon_full_params",
                 detail="load",
+                band=(extra // 8, extra // 5),
             )
         )
     return [*items, *fixed.outside]
 
 
-def _findings(workload: Workload) -> tuple[Finding, ...]:
+def _findings(workload: Workload, objective: Objective) -> tuple[Finding, ...]:
+    found = []
+    if objective.generates:
+        found.append(
+            Finding(
+                status="needs_confirmation",
+                reason="generation beside training is not counted: state what the engine takes, as reserve",
+                field="/training/objective",
+            )
+        )
+    training = workload.training
+    if training is not None and training.framework_version is None and training.objective not in ("sft", "pretrain"):
+        found.append(
+            Finding(
+                status="needs_confirmation",
+                reason="the loss of this objective differs by version, and no version is stated",
+                field="/training/framework_version",
+            )
+        )
     if workload.profile_certain:
-        return ()
+        return tuple(found)
     return (
+        *found,
         Finding(
             status="needs_confirmation",
             reason="this version of the framework is newer or older than any whose defaults were read",

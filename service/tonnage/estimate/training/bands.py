@@ -36,23 +36,34 @@ def allocated_band(settings: Settings, *, known: bool, generic: bool, routed: bo
     if generic or routed:
         band = Band(max(band.below, 0.15), max(band.above, 0.20))
     if settings.objective not in ("sft", "pretrain"):
-        band = Band(max(band.below, 0.15), max(band.above, 0.20))
-    if settings.varying and settings.release.lengths in ("capped", "bucketed"):
+        band = Band(max(band.below, 0.20), max(band.above, 0.35))
+    if (settings.varying and settings.release.lengths == "bucketed") or may_fall_short(settings):
         band = Band(max(band.below, 0.12), band.above)
     return band
+
+
+TYPICAL_CAP = 2048
+"""Caps above it exceed the mean length of most instruction data: the longest batch may stay below. [tokens]"""
+
+
+def may_fall_short(job: Settings) -> bool:
+    """Whether the stated length is a cap that the data may not reach."""
+    return job.varying and job.sequence_length > TYPICAL_CAP
 
 
 def _regime(job: Settings) -> Band:
     offloaded = job.offload_parameters or job.offload_optimizer
     rules = (
         (job.release.code == "megatron", Band(0.30, 0.12)),
+        (job.sharding != "none" and offloaded, Band(0.08, 0.18)),
         (job.sharding == "zero3", Band(0.07, 0.07)),
-        (job.sharding in FSDP and offloaded, Band(0.08, 0.18)),
-        (job.sharding in FSDP and job.release.code == "torchtitan", Band(0.06, 0.07)),
+        (job.sharding in FSDP and job.release.code == "torchtitan", Band(0.06, 0.06)),
         (job.sharding in FSDP, Band(0.08, 0.12)),
         (job.sharding in ("zero1", "zero2", "ddp"), Band(0.08, 0.10)),
         (offloaded or job.offload_activations, Band(0.10, 0.12)),
+        (job.release.code == "torchtune" and not job.trains_base, Band(0.16, 0.10)),
         (job.compiled or job.release.code == "torchtune", Band(0.08, 0.10)),
-        (job.quantized, Band(0.06, 0.07)),
+        (job.card.framework == "axolotl", Band(0.08, 0.20)),
+        (job.quantized, Band(0.06, 0.06)),
     )
     return next((band for holds, band in rules if holds), Band(0.04, 0.05))

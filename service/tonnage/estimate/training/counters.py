@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from tonnage.estimate.training.bands import may_fall_short
 from tonnage.estimate.training.settings import FSDP, Settings
 from tonnage.laws import device_context
 from tonnage.laws import reserved as laws
@@ -10,10 +11,6 @@ from tonnage.units import GiB
 
 DEFAULT_MULTIPROCESSORS = 108
 """An A100's, where no GPU is stated. [unitless]"""
-
-
-TYPICAL_CAP = 2048
-"""Caps above it exceed the mean length of most instruction data: few samples are that long. [tokens]"""
 
 
 class Ratio(NamedTuple):
@@ -37,7 +34,7 @@ def ratio(settings: Settings, *, checkpointed: bool, step_wins: bool) -> Ratio:
     if sharded is not None:
         return sharded
     if step_wins:
-        return Ratio(101, 97, 106, True, "the optimizer step is the peak: nothing is cut smaller")
+        return Ratio(101, 95, 109, True, "the optimizer step is the peak: nothing is cut smaller")
     if not settings.varying:
         return _fixed(checkpointed)
     return _varying(settings, checkpointed)
@@ -72,15 +69,15 @@ def _varying(settings: Settings, checkpointed: bool) -> Ratio:
         return Ratio(125, 110, 165, False, "longest sample first")
     if settings.attention == "eager" and not checkpointed:
         return Ratio(125, 105, 180, False, "attention matrices: many blocks of one size")
-    if checkpointed and settings.sequence_length > TYPICAL_CAP:
+    if checkpointed and may_fall_short(settings):
         return Ratio(230, 140, 330, False, "lengths vary; few samples reach the cap")
     if checkpointed:
         return Ratio(330, 170, 450, False, "every new longest sample asks for blocks no cached one serves")
-    return Ratio(150, 120, 230, False, "lengths vary")
+    return Ratio(165, 120, 230, False, "lengths vary")
 
 
 def fragmentation(
-    ratio_of: Ratio, *, allocated: int, resident: int, spare: int, idle: int, usable: int | None
+    ratio_of: Ratio, *, allocated: int, resident: int, idle: int, usable: int | None
 ) -> tuple[int, int, int]:
     """
     Reserved less allocated: low, expected, high.
@@ -89,7 +86,6 @@ def fragmentation(
         ratio_of: The regime's ratio.
         allocated: Tensors at this moment. [bytes]
         resident: Those of them that stay from step to step, gradients included: their blocks are served again. [bytes]
-        spare: What the pool holds for the optimizer step and lends to the other phases. [bytes]
         idle: Gradient shards that are freed but whose blocks stay. [bytes]
         usable: What the card leaves to the allocator; None: no card stated. [bytes]
 
@@ -103,7 +99,6 @@ def fragmentation(
             extra = laws.whole_share(allocated=allocated + idle, ratio_percent=percent) + idle + laws.CUBLAS_SEGMENT
         else:
             extra = laws.transient_share(transient=max(0, allocated - resident), ratio_percent=percent)
-            extra = max(laws.CUBLAS_SEGMENT, extra - spare)
         pool = allocated + extra
         if usable is not None and not ratio_of.whole:
             pool = laws.capped(reserved=pool, allocated=allocated, usable=usable)

@@ -170,7 +170,7 @@ def _tail(model: Model, recipe: Recipe) -> tuple[Form, Form, Part]:
     forward, kept, backward, flowing = recipe.loss
     hidden = model.hidden_size
     stream = _stream(model, recipe)
-    norm = per_token(2 * stream if recipe.norm == "fused" else 4 * stream)
+    norm = per_token(2 * stream if recipe.compiled or recipe.norm == "fused" else 4 * stream)
     head_input = per_token(2 * hidden if recipe.sequence_parallel else 0)
     vocabulary = model.vocab_size // recipe.tensor_parallel_size
     logits = per_logit_token(vocabulary)

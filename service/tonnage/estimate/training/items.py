@@ -76,36 +76,30 @@ def item(
 
 
 def phase_items(moment: Moment, fixed: Fixed, band: Band, *, quantized: bool) -> list[MemoryItem]:
-    """Items alive at a moment, resident ones first; the band of the whole stands on the activations."""
+    """Items alive at a moment, resident ones first; the band of the whole stands on the largest that moves."""
     total = fixed.resident_bytes + moment.total
+    parts = [part for part in _parts(moment, quantized) if part[1]]
+    widest = max(parts, key=lambda part: part[1], default=None)
     spread = (int(band.below * total), int(band.above * total))
-    items = [*fixed.resident]
-    items.append(
-        item(
-            "activations", moment.activations, "estimate.training.profile.step_profile", TAPE_SOURCE,
-            detail=moment.name, band=spread,
-        )
-    )  # fmt: skip
-    if moment.logits:
-        items.append(item("logits", moment.logits, "laws.loss", TAPE_SOURCE, detail=moment.name))
-    if moment.gradients:
-        items.append(item("gradients", moment.gradients, "laws.gradients.accumulated", TAPE_SOURCE))
-    if moment.scratch:
-        name = "dequantization" if quantized else "workspace"
-        items.append(item(name, moment.scratch, "estimate.training.operators", TAPE_SOURCE))
-    if moment.live:
-        items.append(item("unsharded_parameters", moment.live, "laws.training_sharding.gathered_unit", GATHER_SOURCE))
-    if moment.buckets:
-        items.append(
-            item("gradient_buckets", moment.buckets, "laws.gradients.ddp_buckets", "torch DDP, DeepSpeed ZeRO")
-        )
-    if moment.temporary:
-        items.append(
-            item(
-                "optimizer_temporary",
-                moment.temporary,
-                "laws.optimizer.foreach_step",
-                "pytorch/pytorch@v2.9.0 torch/optim",
-            )
-        )
-    return items
+    return [
+        *fixed.resident,
+        *(
+            item(component, amount, law, source, detail=moment.name, band=spread if part is widest else None)
+            for part in parts
+            for component, amount, law, source in (part,)
+        ),
+    ]
+
+
+def _parts(moment: Moment, quantized: bool) -> tuple[tuple[str, int, str, str], ...]:
+    """Component, bytes, law and source of everything that comes and goes."""
+    scratch = "dequantization" if quantized else "workspace"
+    return (
+        ("activations", moment.activations, "estimate.training.profile.step_profile", TAPE_SOURCE),
+        ("logits", moment.logits, "laws.loss", TAPE_SOURCE),
+        ("gradients", moment.gradients, "laws.gradients.accumulated", TAPE_SOURCE),
+        (scratch, moment.scratch, "estimate.training.operators", TAPE_SOURCE),
+        ("unsharded_parameters", moment.live, "laws.training_sharding.gathered_unit", GATHER_SOURCE),
+        ("gradient_buckets", moment.buckets, "laws.gradients.ddp_buckets", "torch DDP, DeepSpeed ZeRO"),
+        ("optimizer_temporary", moment.temporary, "laws.optimizer.foreach_step", "pytorch/pytorch@v2.9.0 torch/optim"),
+    )

@@ -45,7 +45,9 @@ def logit_bytes(settings: Settings, name: LossPath, width: int, remote_code: boo
         return _remote(settings, width)
     path = _path(settings, name, width)
     if settings.autocast and settings.release.code == "transformers" and settings.objective in ("sft", "pretrain"):
-        outputs = name in ("causal_shifted", "causal_upcast") and not settings.libraries.at_least("accelerate", "2.0")
+        outputs = name in ("causal_shifted", "causal_upcast", "causal_bf16") and not settings.libraries.at_least(
+            "accelerate", "2.0"
+        )
         return laws.mixed_precision_outputs(path=path) if outputs else path
     return path
 

@@ -35,6 +35,8 @@ def objective_of(job: Settings) -> Objective:
         disabled where there are any; GRPO without reference by default (beta 0)
     """
     objective = _OBJECTIVES.get(job.objective, Objective())
+    if job.objective in ("dpo", "kto") and not job.libraries.at_least("transformers", "4.46"):
+        objective = objective._replace(loss=_PREFERENCE_WHOLE)
     if job.method in ADAPTER_METHODS:
         return objective._replace(frozen_models=objective.own_models)
     return objective
@@ -42,6 +44,8 @@ def objective_of(job: Settings) -> Objective:
 
 _GENERATION = ("a colocated generation engine and its share of the card", "length of completions against prompts")
 _PREFERENCE: LogitBytes = (6, 4, 8, 2)
+_PREFERENCE_WHOLE: LogitBytes = (18, 8, 16, 4)
+"""Log-softmax over all logits in fp32, while the policy's logits stay for metrics: trl before row-wise log-softmax."""
 _POLICY: LogitBytes = (4, 2, 8, 2)
 _OBJECTIVES = {
     "dpo": Objective(2, 1, loss=_PREFERENCE),

@@ -3,6 +3,7 @@
 from typing import Literal
 
 from tonnage.estimate.training.losses import logit_bytes, path_name
+from tonnage.estimate.training.objectives import Objective
 from tonnage.estimate.training.recipe import Recipe
 from tonnage.estimate.training.settings import Settings
 from tonnage.estimate.training.states import is_four_bit, upcasts
@@ -14,7 +15,7 @@ _FOREIGN = frozenset({"c_attn", "w1", "w2"})
 """Module names of checkpoints that bring their own model code (Qwen-1)."""
 
 
-def recipe_of(settings: Settings, model: Model, form: WeightFormat) -> Recipe:
+def recipe_of(settings: Settings, model: Model, form: WeightFormat, objective: Objective) -> Recipe:
     """
     What decides which tensors a step makes.
 
@@ -22,6 +23,7 @@ def recipe_of(settings: Settings, model: Model, form: WeightFormat) -> Recipe:
         settings: The job.
         model: Architecture.
         form: Format of the weights as loaded.
+        objective: What the objective adds.
 
     Returns:
         The key under which the model's step is remembered.
@@ -54,8 +56,8 @@ def recipe_of(settings: Settings, model: Model, form: WeightFormat) -> Recipe:
         accumulates=settings.gradient_accumulation_steps > 1 or settings.in_backward,
         expands_keys=settings.release.expands_keys,
         code=settings.release.code,
-        loss=logit_bytes(settings, name, head_width, remote_code(settings, model)),
-        fused_loss=name == "fused_linear",
+        loss=objective.loss or logit_bytes(settings, name, head_width, remote_code(settings, model)),
+        fused_loss=name == "fused_linear" and objective.loss is None,
         compiled=settings.compiled,
         fp8=settings.card.compute_dtype is not None and settings.card.compute_dtype.startswith("fp8"),
         every_second=not settings.libraries.at_least("torch", "2.8"),
