@@ -36,3 +36,9 @@ async def test_every_example_replays(examples: dict[str, dict[str, Any]]) -> Non
             assert (name, expected["status"]) == (name, answer.status_code)
             assert expected["content_type"] == answer.headers["content-type"]
             assert (name, lasting(expected["body"])) == (name, lasting(answer.json()))
+
+
+def test_there_is_an_example_of_each_endpoint_and_kind_of_answer(examples: dict[str, dict[str, Any]]) -> None:
+    asked = {(pair["request"]["path"].partition("?")[0], pair["response"]["status"]) for pair in examples.values()}
+
+    assert {("/estimate", 200), ("/estimate", 422), ("/fit", 200), ("/fit", 409)} <= asked
