@@ -66,3 +66,39 @@ def test_a_model_without_a_name_and_a_format_to_be_made_are_said():
 
 def test_amd_devices_are_passed_their_own_way():
     assert "--device /dev/kfd --device /dev/dri" in launched(gpu="mi300x", serving={"engine": "vllm"}).docker
+
+
+def trained(count=1, framework="trl", gpu="h200-sxm", **training):
+    body = {"framework": framework, "micro_batch_size": 1, "sequence_length": 1024, "method": "lora"} | training
+    return launched(training=body, gpu=gpu, count=count)
+
+
+def test_training_starts_one_process_per_gpu_with_the_card_s_batch_and_length():
+    made = trained(count=2)
+
+    assert ["torchrun", "--nproc-per-node", "2", "train.py"] == list(made.command[:4])
+    assert ["--per_device_train_batch_size", "1"] == list(made.command[4:6])
+    assert "expandable_segments:True" == made.env["PYTORCH_CUDA_ALLOC_CONF"]
+    assert any("data-parallel ranks multiply the batch" in note for note in made.notes)
+
+
+@pytest.mark.parametrize(
+    ("framework", "first"),
+    [("torchtune", "tune"), ("litgpt", "litgpt"), ("axolotl", "axolotl"), ("llama-factory", "llamafactory-cli")],
+)
+def test_frameworks_with_a_command_of_their_own_are_started_by_it(framework, first):
+    assert first == trained(framework=framework).command[0]
+
+
+@pytest.mark.parametrize(
+    ("engine", "flags"),
+    [
+        ({"engine": "sglang", "max_model_len": 4096}, ["--context-length", "4096"]),
+        ({"engine": "llama.cpp", "max_model_len": 4096, "n_parallel": 2}, ["-c", "4096", "-ngl", "999", "-np", "2"]),
+    ],
+)
+def test_other_engines_get_their_own_spelling(engine, flags):
+    weights = {"format": "gguf-q4-k-m"} if engine["engine"] == "llama.cpp" else {}
+    command = launched(serving=engine, weights=weights).command
+
+    assert flags == [part for part in command if part in flags]

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator
 from msgspec.structs import replace
 
 from tonnage.catalog import Catalog, resolve
-from tonnage.errors import SizingError
 from tonnage.estimate.assemble import account_of, assemble
 from tonnage.estimate.changes import Reestimate
 from tonnage.estimate.diagnosis import remedies
@@ -16,8 +15,8 @@ from tonnage.fit.need import Need
 from tonnage.fit.pricing import candidate_price
 from tonnage.fit.requirements import MET
 from tonnage.fit.search import Found
-from tonnage.fit.technical import Technical, estimated
-from tonnage.spec.card import Placement, SizingCard
+from tonnage.fit.technical import Technical, estimated, shardings
+from tonnage.spec.card import SizingCard
 from tonnage.spec.facts import Gpu
 from tonnage.spec.fit import Alternative
 from tonnage.spec.report import Estimate, Remedy, Verdict
@@ -119,20 +118,14 @@ def _of_the_layout(base: Found, need: Need) -> Iterator[Alternative]:
         framework=need.framework,
         weight_format=variant.weight_format,
     )
+    risk = "speed: other communication"
     for placement in [p for p in found if p != technical.placement][:2]:
-        try:
-            other = estimated(variant, technical.gpu, order.gpus, placement, sharding=technical.sharding)
-        except SizingError:
-            continue
-        if other.required is not None:
-            yield _change(
-                "/placement",
-                _sizes(technical.placement),
-                _sizes(placement),
-                technical,
-                other,
-                "speed: other communication",
-            )
+        tried = (
+            estimated(variant, technical.gpu, order.gpus, placement, sharding=s) for s in shardings(variant, placement)
+        )
+        best = min(tried, key=lambda t: t.preference)
+        if best.required is not None:
+            yield _change("/placement", _sizes(technical), _sizes(best), technical, best, risk)
 
 
 def _of_the_hardware(base: Found, others: list[Found], need: Need) -> Iterator[Alternative]:
@@ -191,5 +184,7 @@ def _change(field: str, before: str, after: str, base: Technical, other: Technic
     )
 
 
-def _sizes(p: Placement) -> str:
-    return f"tp{p.tensor_parallel_size} pp{p.pipeline_parallel_size} dp{p.data_parallel_size}"
+def _sizes(technical: Technical) -> str:
+    p = technical.placement
+    sharding = "" if technical.sharding is None else f" {technical.sharding}"
+    return f"tp{p.tensor_parallel_size} pp{p.pipeline_parallel_size} dp{p.data_parallel_size}{sharding}"

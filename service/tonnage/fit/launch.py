@@ -22,6 +22,8 @@ RESOURCES = {
     "google": "google.com/tpu",
     "aws": "aws.amazon.com/neuron",
 }
+PIPELINED = {"megatron", "torchtitan", "deepspeed"}
+"""Frameworks with pipeline stages of their own; the others spread layers by device_map."""
 SHARED_MEMORY = 8 * GiB
 """Shared memory for the exchange between worker processes; the container default of 64 MiB is too small for NCCL. [bytes]"""
 
@@ -216,47 +218,36 @@ SERVERS: dict[str, tuple[Any, Any]] = {
 
 
 def _trainer(technical: Technical, order: Order, card: SizingCard, model: str) -> Iterator[str]:
-    training, ranks = card.training, technical.placement.gpus
+    training = card.training
     if training is None:
         return
+    processes = _processes(technical, training.framework)
+    per_host = str(min(processes, order.package.gpus_per_host))
     if training.framework == "torchtune":
-        yield from (
-            "tune",
-            "run",
-            "--nproc_per_node",
-            str(min(ranks, order.package.gpus_per_host)),
-            "recipe.py",
-            "--config",
-            "config.yaml",
+        yield from ("tune", "run", "--nproc_per_node", per_host, "recipe.py", "--config", "config.yaml")
+    elif training.framework == "litgpt":
+        recipe = "finetune_full" if training.method == "full" else "finetune_lora"
+        yield from ("litgpt", recipe, model, "--devices", str(processes))
+        sizes = (
+            ("--train.micro_batch_size", training.micro_batch_size),
+            ("--train.max_seq_length", training.sequence_length),
         )
-        return
-    if training.framework == "litgpt":
-        yield from (
-            "litgpt",
-            "finetune_full" if training.method == "full" else "finetune_lora",
-            model,
-            "--devices",
-            str(ranks),
-        )
-        yield from _written(
-            iter(
-                (
-                    ("--train.micro_batch_size", training.micro_batch_size),
-                    ("--train.max_seq_length", training.sequence_length),
-                )
-            )
-        )
-        return
-    if training.framework in {"axolotl", "llama-factory"}:
-        yield from (
-            ("axolotl", "train", "config.yaml")
-            if training.framework == "axolotl"
-            else ("llamafactory-cli", "train", "config.yaml")
-        )
-        return
-    hosts = ("--nnodes", str(order.hosts)) if order.hosts > 1 else ()
-    yield from ("torchrun", "--nproc-per-node", str(min(ranks, order.package.gpus_per_host)), *hosts, "train.py")
-    yield from _written(_trainer_flags(card))
+        yield from _written(iter(sizes))
+    elif training.framework == "axolotl":
+        yield from ("axolotl", "train", "config.yaml")
+    elif training.framework == "llama-factory":
+        yield from ("llamafactory-cli", "train", "config.yaml")
+    else:
+        hosts = ("--nnodes", str(order.hosts)) if order.hosts > 1 else ()
+        yield from ("torchrun", "--nproc-per-node", per_host, *hosts, "train.py")
+        yield from _written(_trainer_flags(card))
+
+
+def _processes(technical: Technical, framework: str) -> int:
+    """One per GPU, or one per copy where a framework spreads the layers of a copy over several GPUs by itself."""
+    if framework in PIPELINED:
+        return technical.used
+    return technical.used // technical.placement.pipeline_parallel_size
 
 
 def _trainer_flags(card: SizingCard) -> Flags:
@@ -318,6 +309,12 @@ def _notes(technical: Technical, order: Order, card: SizingCard, model: str | No
         yield f"the weights have to be in {weight_format.id}: take or make such a checkpoint"
     if order.hosts > 1:
         yield f"{order.hosts} hosts: start the same command on each under the engine's launcher (Ray, torchrun rendezvous)"
+    if (
+        card.training is not None
+        and technical.placement.pipeline_parallel_size > 1
+        and card.training.framework not in PIPELINED
+    ):
+        yield "layers are spread by device_map='auto': one GPU works at a time"
     if technical.sharding is not None:
         yield f"set sharding to {technical.sharding} in the framework's configuration"
     if card.training is not None and technical.placement.data_parallel_size > 1:
