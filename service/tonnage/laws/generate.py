@@ -222,6 +222,26 @@ def experts_grouped(
     return 4 * element_bytes * hidden_size + max(combine, inside)
 
 
+def window_mask(*, batch_size: int, tokens: int, keys: int, element_bytes: int) -> int:
+    """
+    Mask that sdpa needs once a prompt is longer than the attention window (or caches are allocated in advance).
+
+    Args:
+        batch_size: Sequences. [sequences]
+        tokens: Query positions. [tokens]
+        keys: Key positions. [tokens]
+        element_bytes: 1 as boolean (from 4.56), the compute dtype before. [bytes]
+
+    Returns:
+        Size. [bytes]
+
+    Source:
+        huggingface/transformers@5.24 masking_utils.py sdpa_mask: traced on gemma3 and mistral; @4.51.3 models/gemma3
+        _prepare_4d_causal_attention_mask_with_cache_position
+    """
+    return batch_size * tokens * keys * element_bytes
+
+
 def eager_scores(*, num_attention_heads: int, tokens: int, keys: int, batch_size: int, per_score_bytes: int) -> int:
     """
     Score matrices of eager attention.

@@ -127,3 +127,11 @@ def test_longer_prompts_never_cost_less():
     ]
 
     assert sorted(peaks) == peaks
+
+
+def test_prompts_longer_than_the_window_make_a_mask():
+    windowed = {**LLAMA_8B, "model_type": "mistral", "sliding_window": 4_096}
+    report = answer(windowed, **LONG)
+    plain = answer({**windowed, "sliding_window": None}, **LONG)
+
+    assert 6_144 * 6_144 == size(report, "activations", "prefill") - size(plain, "activations", "prefill")

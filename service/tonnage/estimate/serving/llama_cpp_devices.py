@@ -31,8 +31,10 @@ class Device(Struct, frozen=True, kw_only=True):
     cache_most: int
     """Keys and values if the file or the build has no latent cache. [bytes]"""
     graph: Graph
+    graph_least: int
+    """Compute buffer of the newest build, where the build is not stated. [bytes]"""
     graph_most: int
-    """Compute buffer of the builds before 2026-05, where the build is not stated. [bytes]"""
+    """Compute buffer where masks and two rows of the stream stay in the old builds' output stage. [bytes]"""
 
 
 class Host(Struct, frozen=True, kw_only=True):
@@ -135,15 +137,15 @@ def _device(model: Model, parts: FileWeights, chosen: Settings, index: int, part
     weights = parts.before[last] - parts.before[first] - experts + (parts.output if output else 0)
     caches = Cache(0, 0, 0) if chosen.kv_on_host else cache(model, k=k, v=v, shape=now, layers=(first, last))
     buffers = graph(model, shape=now, quantized_cache=quantized, layers=(first, last), with_output=output)
-    cache_most, graph_most = caches.keys_and_values, buffers.total
+    cache_most, least = caches.keys_and_values, buffers.total
     if not chosen.era_known:
+        # Not every caller knows the build: older ones need more, and a plan must hold for them.
         oldest = shape(chosen, oldest=True)
         older = graph(model, shape=oldest, quantized_cache=quantized, layers=(first, last), with_output=output)
-        graph_most = older.total + older.inputs + older.hidden
+        buffers = max(buffers, older, key=lambda g: g.total)
         if not chosen.kv_on_host and was_cached_expanded(model):
             cache_most = max(cache_most, cache(model, k=k, v=v, shape=oldest, layers=(first, last)).keys_and_values)
-    elif chosen.release.separate_f32_mask:
-        graph_most = buffers.total + buffers.inputs + buffers.hidden
+    old = not chosen.era_known or chosen.release.separate_f32_mask
     return Device(
         index=index,
         first=first,
@@ -153,7 +155,8 @@ def _device(model: Model, parts: FileWeights, chosen: Settings, index: int, part
         cache=caches,
         cache_most=cache_most,
         graph=buffers,
-        graph_most=graph_most,
+        graph_least=least,
+        graph_most=buffers.total + (buffers.inputs + buffers.hidden if old else 0),
     )
 
 

@@ -5,7 +5,7 @@ from tonnage.estimate.serving.llama_cpp_settings import Settings
 from tonnage.estimate.serving.llama_cpp_weights import FileWeights
 from tonnage.laws import llama_cpp_graph
 from tonnage.spec.model import Model
-from tonnage.spec.report import Amount, Basis, Counter, MemoryItem, exactly
+from tonnage.spec.report import Amount, Basis, Counter, MemoryItem
 from tonnage.units import MiB
 
 _SOURCE = "ggml-org/llama.cpp@0c1e57098 "
@@ -63,17 +63,20 @@ def compute(device: Device, chosen: Settings) -> tuple[MemoryItem, ...]:
     # Where the logits of every token lead, they may stand up to two rows of the stream further.
     rows = graph.hidden if graph.logits and chosen.all_outputs else 0
     high = max(device.graph_most, total + max(int(above * total), rows))
-    low = total - int(below * total)
+    least = min(device.graph_least, total)
+    low = least - int(below * least)
     law = f"laws.llama_cpp_graph.{graph.law}"
     source = "src/llama-context.cpp sched_reserve; " + _TABLE
     basis: Basis = "derived"
     detail = f"micro-batch of {chosen.micro_batch}" + ("" if chosen.flash_attention else ", no flash attention")
     if not chosen.era_known:
-        detail += "; builds before 2026-06 reserve logits for every token, before 2026-05-28 also an f32 mask"
-    spread = Amount(max(0, low - graph.logits), graph.activations, max(graph.activations, high - graph.logits))
-    items = [_item("activations", spread, basis, law, source, detail=detail)]
+        detail += "; as builds before 2026-06: logits for every token, masks in f32 and f16; newer ones need less"
+    shared = Amount(min(low, graph.activations), graph.activations, max(graph.activations, high - graph.logits))
+    items = [_item("activations", shared, basis, law, source, detail=detail)]
     if graph.logits:
-        items.append(_item("logits", exactly(graph.logits), basis, "laws.llama_cpp_graph.output_stage", source))
+        # The band of the buffer is the band of its larger part.
+        part = Amount(max(0, low - shared.low), graph.logits, graph.logits)
+        items.append(_item("logits", part, basis, "laws.llama_cpp_graph.output_stage", source))
     return tuple(items)
 
 

@@ -158,7 +158,8 @@ def prefill(
     """The widest moment of the prompt's pass: a layer, eager scores, a dequantized matrix, or logits of every position."""
     model, rows = workload.model, chosen.batch_size * chosen.prompt_tokens
     widest = width(model, chosen.execution, layers)
-    found: tuple[MemoryItem, ...] = (_layer_item(rows * widest.per_token, widest.law, widest.certain),)
+    layer = rows * widest.per_token + _mask(model, chosen)
+    found: tuple[MemoryItem, ...] = (_layer_item(layer, widest.law, widest.certain),)
     leading = found[0].bytes.expected
     others = [_output(model, chosen, part)]
     if chosen.eager:
@@ -170,6 +171,27 @@ def prefill(
         if size > leading:
             found, leading = items, size
     return found
+
+
+def _mask(model: Model, chosen: Settings) -> int:
+    """Mask of a prompt longer than a window. [bytes]"""
+    window = _narrowest_window(model)
+    tokens = chosen.prompt_tokens
+    if window is None or chosen.eager or chosen.cache == "none":
+        return 0
+    if chosen.cache == "static":
+        element, keys = chosen.execution.element_bytes, chosen.length
+    elif chosen.release.sliding_cache == "window" and tokens > window:
+        element, keys = 1, tokens
+    else:
+        return 0
+    return generate.window_mask(batch_size=chosen.batch_size, tokens=tokens, keys=keys, element_bytes=element)
+
+
+@remembered()
+def _narrowest_window(model: Model) -> int | None:
+    windows = [g.layer.attention.window for g in model.layers if g.layer.attention and g.layer.attention.window]
+    return min(windows, default=None)
 
 
 def _layer_item(size: int, law: str, certain: bool) -> MemoryItem:
