@@ -34,8 +34,11 @@ def items(draw):
 def accounts(draw):
     phase = st.builds(PhaseItems, st.sampled_from(["load", "decode"]), st.lists(items(), max_size=5).map(tuple))
     load = st.builds(
-        lambda phases, demand: GpuLoad(ranks=(0,), stage=0, phases=tuple(phases), demand_kv=demand),
+        lambda phases, demand, needed: GpuLoad(
+            ranks=(0,), stage=0, phases=tuple(phases), demand_kv=demand, needed=needed
+        ),
         st.lists(phase, min_size=1, max_size=4),
+        st.none() | bands(),
         st.none() | bands(),
     )
     claimed = draw(st.none() | st.just(1))

@@ -113,3 +113,36 @@ def test_candidates_are_sorted_by_price(model, limit):
 
     assert sorted(prices) == prices
     assert len(found.candidates) <= limit
+
+
+MODELS = ["meta-llama/Llama-3.1-8B", "meta-llama/Llama-3.1-70B", "Qwen/Qwen3-30B-A3B", "google/gemma-3-27b-it"]
+TASKS = [
+    {"serving": {"engine": "vllm", "max_model_len": 8192, "concurrency": 4}},
+    {"serving": {"engine": "sglang", "max_model_len": 8192, "concurrency": 4}},
+    {"training": {"framework": "trl", "method": "lora", "micro_batch_size": 1, "sequence_length": 2048}},
+]
+ORDERED = ["l4", "l40s", "a100-80-sxm", "h200-sxm"]
+
+
+@FAST
+@given(
+    model=st.sampled_from(MODELS), task=st.sampled_from(TASKS), gpu=st.sampled_from(ORDERED), count=st.integers(1, 8)
+)
+def test_one_more_gpu_never_worsens_a_real_task(model, task, gpu, count):
+    card = {"model": model, "weights": {}, "reserve": 0} | task
+    few, _ = memory_verdict(**card, offer=offered(sku(gpu=gpu, gpus_per_host=count)))
+    many, _ = memory_verdict(**card, offer=offered(sku(gpu=gpu, gpus_per_host=count + 1)))
+
+    assert many <= few
+
+
+@FAST
+@given(
+    model=st.sampled_from(MODELS), task=st.sampled_from(TASKS), step=st.integers(0, 2), count=st.sampled_from([1, 2, 4])
+)
+def test_the_next_larger_gpu_never_worsens_a_real_task(model, task, step, count):
+    card = {"model": model, "weights": {}, "reserve": 0} | task
+    before, _ = memory_verdict(**card, offer=offered(sku(gpu=ORDERED[step], gpus_per_host=count)))
+    after, _ = memory_verdict(**card, offer=offered(sku(gpu=ORDERED[step + 1], gpus_per_host=count)))
+
+    assert after <= before

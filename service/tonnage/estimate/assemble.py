@@ -138,6 +138,8 @@ def _device_peak(load: GpuLoad, claimed: bool) -> tuple[Amount, Amount]:
             if size > largest:
                 largest, needed, needs_demand = size, rest or at, rest is not None
     peak = _banded(*worst)
+    if load.needed is not None:
+        return peak, load.needed
     if demand is None:
         return peak, peak
     return peak, _joined(_banded(*needed), demand) if needs_demand else _banded(*needed)
