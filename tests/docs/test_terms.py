@@ -46,7 +46,7 @@ def test_every_amount_of_the_card_has_its_unit(page):
     rows = [line.split(" | ") for line in page["Fields of the card"].splitlines() if line.startswith("| `")]
     unit = {row[0].strip("| `"): row[1].strip() for row in rows}
 
-    for name in unit:
+    for name, given in unit.items():
         for ending, expected in {"_bytes": "bytes", "_tokens": "tokens", "_fraction": "fraction"}.items():
             if name.endswith(ending):
-                assert (name, expected) == (name, unit[name])
+                assert (name, expected) == (name, given)

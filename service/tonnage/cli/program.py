@@ -44,6 +44,9 @@ class Command(NamedTuple):
 COMMANDS: Mapping[tuple[str, ...], Command] = {
     ("estimate",): Command("memory of one workload on one placement", "questions", "estimate"),
     ("fit",): Command("packages that serve a workload, and why the others do not", "questions", "fit"),
+    ("bulk",): Command("many cards from a file into a file", "bulk", "bulk"),
+    ("mcp",): Command("tools for assistants, over standard input and output", "mcp", "mcp"),
+    ("completion",): Command("print the completion script of a shell", "completion", "completion"),
     ("catalog", "list"): Command("what the catalogue holds of one kind", "catalog", "listing"),
     ("catalog", "show"): Command("one entry by id or alias", "catalog", "show"),
     ("catalog", "validate"): Command("check an overlay directory", "catalog", "validate"),

@@ -1,0 +1,129 @@
+"""`tonnage mcp` speaks the Model Context Protocol: hello, the list of tools, calls, and errors that say what is wrong."""
+
+import json
+
+import jsonschema
+import pytest
+
+from tonnage.catalog import load_catalog
+from tonnage.cli.mcp import PROTOCOLS, Server
+
+LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
+
+
+@pytest.fixture(scope="module")
+def server():
+    return Server(load_catalog())
+
+
+@pytest.fixture(scope="module")
+def call(server):
+    def called(tool, **arguments):
+        params = {"name": tool, "arguments": arguments}
+        return server.reply(json.dumps({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}))
+
+    return called
+
+
+def test_a_session_over_standard_input_and_output(process):
+    asked = {"model": LLAMA, "engine": "vllm", "max_model_len": 8192, "gpu": "l40s"}
+    messages = [
+        {
+            "id": 1,
+            "method": "initialize",
+            "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {}},
+        },
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/list"},
+        {"id": 3, "method": "tools/call", "params": {"name": "estimate", "arguments": asked}},
+    ]
+
+    ended = process("mcp", input="".join(json.dumps({"jsonrpc": "2.0", **m}) + "\n" for m in messages))
+    hello, tools, answer = map(json.loads, ended.out.splitlines())
+
+    assert (0, "") == (ended.code, ended.err)
+    assert "2025-06-18" == hello["result"]["protocolVersion"]
+    assert ["estimate", "fit", "catalog"] == [tool["name"] for tool in tools["result"]["tools"]]
+    assert "met" == answer["result"]["structuredContent"]["verdict"]
+    assert "verdict    met" in answer["result"]["content"][0]["text"]
+
+
+def test_an_unknown_revision_gets_the_newest_known(server):
+    hello = server.reply(
+        '{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "1999-01-01"}}'
+    )
+
+    assert PROTOCOLS[0] == hello["result"]["protocolVersion"]
+
+
+def test_tools_are_described_by_valid_schemas_that_fit_their_calls(server):
+    tools = server.reply('{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}')["result"]["tools"]
+    calls = {
+        "estimate": {
+            "model": LLAMA,
+            "engine": "vllm",
+            "max_model_len": 8192,
+            "enforce_eager": True,
+            "reserve": "6 GiB",
+        },
+        "fit": {"model.parameters": 7_000_000_000, "reserve": "6 GiB", "gpus": ["rtx-4090"], "duration": "3 days"},
+        "catalog": {"kind": "gpus", "q": "l40"},
+    }
+
+    for tool in tools:
+        jsonschema.Draft202012Validator.check_schema(tool["inputSchema"])
+        jsonschema.validate(calls[tool["name"]], tool["inputSchema"])
+
+
+def test_a_fit_names_what_to_confirm(call):
+    result = call("fit", **{"model.parameters": 7_000_000_000, "reserve": "6 GiB", "providers": ["iteragpu"]})["result"]
+
+    assert "47.14 USD" in call("fit", **{
+        "model.parameters": 7_000_000_000, "reserve": "6 GiB", "providers": ["iteragpu"], "duration": "3 days",
+    })["result"]["content"][0]["text"]  # fmt: skip
+    assert result["structuredContent"]["confirmations"]
+
+
+def test_the_catalogue_lists_and_shows(call):
+    assert ["l40", "l40s"] == call("catalog", kind="gpus", q="l40")["result"]["structuredContent"]["ids"]
+    assert "l4" == call("catalog", kind="gpus", name="NVIDIA L4")["result"]["structuredContent"]["id"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"model": "nobody/nothing"}, "unknown model"),
+        ({"model": LLAMA, "gpu": "h100-sxn"}, "did you mean h100-sxm"),
+        ({"model": LLAMA, "max_model_len": "many"}, "max_model_len"),
+        ({"modle": LLAMA}, "did you mean model"),
+    ],
+)
+def test_what_is_wrong_with_a_question_is_told_to_the_assistant(call, arguments, said):
+    result = call("estimate", **arguments)["result"]
+
+    assert result["isError"] is True
+    assert said in result["content"][0]["text"]
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("{", -32700),
+        ("[" * 100_000, -32700),
+        ("[]", -32600),
+        ('{"jsonrpc": "2.0", "id": 1}', -32600),
+        ('{"jsonrpc": "2.0", "id": 1, "method": "resources/list"}', -32601),
+        ('{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "rm"}}', -32602),
+        ('{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": []}', -32602),
+        (
+            '{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "catalog", "arguments": {"kind": "x"}}}',
+            -32602,
+        ),
+    ],
+)
+def test_messages_that_break_the_protocol_get_its_errors(server, line, code):
+    assert code == server.reply(line)["error"]["code"]
+
+
+def test_notifications_get_no_answer(server):
+    assert server.reply('{"jsonrpc": "2.0", "method": "notifications/cancelled"}') is None
