@@ -1,6 +1,7 @@
 """Measured peaks take the estimate's place by their own counter, and disagreements are explained."""
 
 import pytest
+from msgspec import structs
 from toy_physics import item, made
 
 from tonnage.evidence.reconcile import read_parts, reconciled
@@ -83,3 +84,11 @@ def test_the_pool_of_a_log_stands_beside_the_cache():
     rows = read_parts(made(ITEMS, kv_cache=cache), {"kv_available_bytes": 5 * GiB})
 
     assert [True] == [r.agrees for r in rows]
+
+
+def test_what_an_allocator_gives_back_is_not_added_to_a_measured_peak():
+    estimate = made(ITEMS)
+    lean = structs.replace(estimate, required=report.exactly(estimate.peak.allocated.expected + GiB // 2))
+    required = reconciled(lean, (measured("allocated", 16 * GiB),), gpu="l4").required
+
+    assert 16 * GiB + GiB // 2 == required.expected

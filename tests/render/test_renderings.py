@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from tonnage import render
+from tonnage.spec import fit, report
 from tonnage.units import GiB
 
 HOSTILE = 'a|b <script>alert(1)</script> "&\x07\x1b[31m\n=cmd'
@@ -103,3 +104,22 @@ def test_control_characters_of_a_name_never_reach_a_terminal():
     text = render.table.estimate(answers.estimate(HOSTILE))
 
     assert not {"\x07", "\x1b"} & set(text)
+
+
+def test_todays_run_stands_in_the_table_with_its_open_requirements():
+    whole = answers.answer()
+    remedy = report.Remedy(
+        field="/serving/max_model_len",
+        from_=8192,
+        to=4096,
+        saves_bytes=GiB,
+        required=report.exactly(18 * GiB),
+        verdict="met",
+        cost="shorter",
+    )
+    today = fit.CurrentReport(candidate=answers.candidate(0, "current:rtx-4090", "excluded"), remedies=(remedy,))
+    text = render.table.fit(msgspec.structs.replace(whole, current=today))
+
+    assert "today      1 x rtx-4090, 1 GPU: excluded" in text
+    assert "memory: because" in text
+    assert "/serving/max_model_len" in text

@@ -128,8 +128,11 @@ def _measured_device(estimate: Estimate, measurement: Measurement) -> Amount:
     if measurement.counter == "device":
         return exactly(peak)
     outside = list(_outside(phase_of(estimate, estimate.peak.phase), measurement.counter))
-    sums = [sum(getattr(i.bytes, side) for i in outside) for side in ("low", "expected", "high")]
-    return Amount(peak + sums[0], peak + sums[1], peak + sums[2])
+    low, expected, high = (sum(getattr(i.bytes, side) for i in outside) for side in ("low", "expected", "high"))
+    if measurement.counter == "allocated":
+        kept = max(0, estimate.required.expected - estimate.reserve_bytes - estimate.peak.allocated.expected)
+        low, expected, high = min(low, kept), min(expected, kept), min(high, kept + high - expected)
+    return Amount(peak + low, peak + expected, peak + high)
 
 
 def _outside(phase: Phase, counter: Counter) -> Iterator[MemoryItem]:

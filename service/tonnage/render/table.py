@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from tonnage.render.words import MARKS, band, clean, largest_first, layout, model_line, package, price, worst_phase
 from tonnage.spec.fit import Candidate, CandidateMemory, FitAnswer
-from tonnage.spec.report import Diagnosis, Estimate
+from tonnage.spec.report import Diagnosis, Estimate, Remedy
 from tonnage.units import format_size
 
 Row = Sequence[str]
@@ -21,7 +21,14 @@ def estimate(answer: Estimate) -> str:
 
 def fit(answer: FitAnswer) -> str:
     """The answer of /fit as text."""
-    blocks = [_fit_head(answer), _candidates(answer), _missing(answer), _excluded(answer), _alternatives(answer)]
+    blocks = [
+        _fit_head(answer),
+        _candidates(answer),
+        _missing(answer),
+        _excluded(answer),
+        _alternatives(answer),
+        _current(answer),
+    ]
     if answer.diagnosis is not None:
         blocks.append(_diagnosis(answer.diagnosis))
     blocks.append([f"catalogue {answer.versions.catalog}   method {answer.versions.method}   {answer.digest}"])
@@ -122,13 +129,23 @@ def _notes(answer: Estimate) -> list[str]:
 
 def _diagnosis(diagnosis: Diagnosis) -> list[str]:
     lines = [f"failed in  {diagnosis.phase}: {clean(diagnosis.explanation)}"]
-    rows: list[Row] = [("one change", "from", "to", "saves", "then", "cost")]
-    rows += [
-        (r.field, str(r.from_), str(r.to), format_size(r.saves_bytes), MARKS[r.verdict], r.cost)
-        for r in diagnosis.remedies
-    ]
-    lines += columns(rows, right=(3,)) if diagnosis.remedies else []
+    lines += _remedies(diagnosis.remedies)
     return lines + [f"not read   {clean(line)}" for line in diagnosis.unread]
+
+
+def _remedies(remedies: Sequence[Remedy]) -> list[str]:
+    rows: list[Row] = [("one change", "from", "to", "saves", "then", "cost")]
+    rows += [(r.field, str(r.from_), str(r.to), format_size(r.saves_bytes), MARKS[r.verdict], r.cost) for r in remedies]
+    return columns(rows, right=(3,)) if remedies else []
+
+
+def _current(answer: FitAnswer) -> list[str]:
+    if answer.current is None:
+        return []
+    today = answer.current.candidate
+    judged = [f"{r.name}: {clean(r.reason)}" for r in today.requirements if r.status != "met"]
+    head = f"today      {package(today)}, {layout(today.placement)}: {MARKS[today.status]}"
+    return [head, *(f"           {line}" for line in judged), *_remedies(answer.current.remedies)]
 
 
 def _fit_head(answer: FitAnswer) -> list[str]:
