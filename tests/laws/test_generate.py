@@ -130,6 +130,10 @@ def test_exllama_keeps_one_matrix_in_fp16_and_the_fallback_six_bytes_an_element(
     assert 6 * 100 == generate.torch_dequantization(largest_matrix_elements=100)
 
 
+def test_a_four_bit_product_dequantizes_its_matrix():
+    assert 2 * 100 == generate.dequantized_matrix(largest_matrix_elements=100, element_bytes=BF16)
+
+
 def test_fused_attention_adds_an_eighth_to_the_cache_of_qwen3_8b():
     fused = generate.fused_attention_cache(num_key_value_heads=8, head_dim=128, tokens=1, batch_size=1)
 

@@ -370,6 +370,23 @@ def torch_dequantization(*, largest_matrix_elements: int) -> int:
     return 6 * largest_matrix_elements
 
 
+def dequantized_matrix(*, largest_matrix_elements: int, element_bytes: int) -> int:
+    """
+    Matrix that a 4-bit bitsandbytes product of more than one row dequantizes first.
+
+    Args:
+        largest_matrix_elements: Largest quantized matrix. [elements]
+        element_bytes: Compute dtype. [bytes]
+
+    Returns:
+        Size, alive during one product. [bytes]
+
+    Source:
+        bitsandbytes-foundation/bitsandbytes@0.49 autograd/_functions.py MatMul4Bit.forward (F.dequantize_4bit), matmul_4bit
+    """
+    return element_bytes * largest_matrix_elements
+
+
 def fused_attention_cache(*, num_key_value_heads: int, head_dim: int, tokens: int, batch_size: int) -> int:
     """
     Key and value windows and the complex rotary table that AutoAWQ's fused attention allocates for the longest sequence.

@@ -135,3 +135,11 @@ def test_prompts_longer_than_the_window_make_a_mask():
     plain = answer({**windowed, "sliding_window": None}, **LONG)
 
     assert 6_144 * 6_144 == size(report, "activations", "prefill") - size(plain, "activations", "prefill")
+
+
+def test_bitsandbytes_dequantizes_a_matrix_where_the_prompt_is_short():
+    short = answer(LLAMA_8B, "bnb-nf4", **HF, input_tokens=16, output_tokens=8)
+    long = answer(LLAMA_8B, "bnb-nf4", **LONG)
+
+    assert 2 * 14_336 * 4_096 == size(short, "dequantization", "prefill")
+    assert 0 == size(long, "dequantization", "prefill")

@@ -8,7 +8,7 @@ from tonnage.estimate.serving.process import device_context
 from tonnage.estimate.serving.transformers_caches import Held
 from tonnage.estimate.serving.transformers_resident import Resident
 from tonnage.estimate.serving.transformers_settings import Settings
-from tonnage.estimate.serving.transformers_widths import width
+from tonnage.estimate.serving.transformers_widths import Width, width
 from tonnage.laws import allocator, generate
 from tonnage.spec.facts import Gpu, WeightFormat
 from tonnage.spec.model import Model
@@ -159,13 +159,15 @@ def prefill(
     model, rows = workload.model, chosen.batch_size * chosen.prompt_tokens
     widest = width(model, chosen.execution, layers)
     layer = rows * widest.per_token + _mask(model, chosen)
-    found: tuple[MemoryItem, ...] = (_layer_item(layer, widest.law, widest.certain),)
+    found: tuple[MemoryItem, ...] = (_layer_item(layer, widest),)
     leading = found[0].bytes.expected
     others = [_output(model, chosen, part)]
     if chosen.eager:
         others.append((_scores(model, chosen),))
     if workload.weight_format.family == "gptq":
         others.append((_torch_dequantization(workload, chosen, part),))
+    if workload.weight_format.family == "bitsandbytes" and rows > 1:
+        others.append(_dequantized(workload, chosen, part))
     for items in others:
         size = sum(item.bytes.expected for item in items)
         if size > leading:
@@ -194,9 +196,9 @@ def _narrowest_window(model: Model) -> int | None:
     return min(windows, default=None)
 
 
-def _layer_item(size: int, law: str, certain: bool) -> MemoryItem:
-    amount = within(size, 0.04) if certain else within(size, 0.5, 0.25)
-    return _item("activations", amount, "derived", law, "traced with transformers 5.24; " + _TABLE)
+def _layer_item(size: int, widest: Width) -> MemoryItem:
+    amount = within(size, widest.below, widest.above)
+    return _item("activations", amount, "derived", widest.law, "traced with transformers 5.24; " + _TABLE)
 
 
 def _scores(model: Model, chosen: Settings) -> MemoryItem:
@@ -219,15 +221,36 @@ def _torch_dequantization(workload: Workload, chosen: Settings, part: Resident) 
     rows = chosen.batch_size * chosen.prompt_tokens
     size = 0
     if form.family == "gptq" and form.block_elements == 1 and rows >= _KERNEL_SWITCH and part.largest_matrix:
-        widest = max((g.layer.mlp.intermediate_size for g in model.layers if g.layer.mlp), default=0)
         beside = generate.feed_forward(
             hidden_size=model.hidden_size,
-            intermediate_size=widest,
+            intermediate_size=_widest_feed_forward(model),
             products=1,
             element_bytes=chosen.execution.element_bytes,
         )
         size = rows * beside + generate.torch_dequantization(largest_matrix_elements=part.largest_matrix)
     return _item("activations", within(size, 0.05), "derived", "torch_dequantization", "AutoGPTQ@0.7.1; " + _TABLE)
+
+
+def _dequantized(workload: Workload, chosen: Settings, part: Resident) -> tuple[MemoryItem, ...]:
+    """A product that dequantizes its matrix, beside its input, its output and the hidden rows."""
+    model, element = workload.model, chosen.execution.element_bytes
+    if workload.weight_format.block_elements == 1:
+        return ()
+    beside = generate.feed_forward(
+        hidden_size=model.hidden_size, intermediate_size=_widest_feed_forward(model), products=2, element_bytes=element
+    )
+    size = generate.dequantized_matrix(largest_matrix_elements=part.largest_matrix, element_bytes=element)
+    source = "bitsandbytes-foundation/bitsandbytes@0.49 MatMul4Bit"
+    rows = chosen.batch_size * chosen.prompt_tokens
+    return (
+        _item("activations", within(rows * beside, 0.1), "derived", "feed_forward", source),
+        _item("dequantization", within(size, 0.1), "derived", "dequantized_matrix", source),
+    )
+
+
+@remembered()
+def _widest_feed_forward(model: Model) -> int:
+    return max((g.layer.mlp.intermediate_size for g in model.layers if g.layer.mlp), default=0)
 
 
 def _output(model: Model, chosen: Settings, part: Resident) -> tuple[MemoryItem, ...]:

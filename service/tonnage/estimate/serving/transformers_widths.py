@@ -12,14 +12,21 @@ _TWO_NORMS = 2
 """A layer with two norms that stand behind attention and feed-forward has none before them."""
 
 
+_TRACED_BAND = (0.04, 0.04)
+_OLDER_BAND = (0.3, 0.2)
+_RECURRENT_BAND = (0.5, 0.25)
+
+
 class Width(Struct, frozen=True):
     """Widest moment of a device's layers."""
 
     per_token: int
     """[bytes/token]"""
     law: str
-    certain: bool
-    """The moment was traced or measured; else the band is wide."""
+    below: float
+    """How much less it may be: kernels that make recurrent layers small, code of their own in older models. [fraction]"""
+    above: float
+    """How much more. [fraction]"""
 
 
 class Execution(Struct, frozen=True):
@@ -53,11 +60,18 @@ def width(model: Model, execution: Execution, layers: tuple[int, ...] | None) ->
     ]
     stages = [stage for layer in kinds for stage in _stages(layer, model, execution)]
     if not stages:
-        return Width(0, "laws.generate", True)
+        return Width(0, "laws.generate.feed_forward", 0, 0)
     tables = max(_tables(layer, execution.element_bytes) for layer in kinds)
     widest = max(stages)
-    certain = all(layer.recurrent is None for layer in kinds) and model.trust != "generic"
-    return Width(widest[0] + tables, "laws.generate." + widest[1], certain)
+    return Width(widest[0] + tables, "laws.generate." + widest[1], *_band(kinds, model))
+
+
+def _band(kinds: list[Layer], model: Model) -> tuple[float, float]:
+    if any(layer.recurrent is not None for layer in kinds):
+        return _RECURRENT_BAND
+    if model.trust == "generic" or any(layer.norm_kind == "layer" for layer in kinds):
+        return _OLDER_BAND
+    return _TRACED_BAND
 
 
 def _tables(layer: Layer, element_bytes: int) -> int:
