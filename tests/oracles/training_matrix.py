@@ -38,7 +38,7 @@ FAMILIES = {
     "olmo2-7b": decoder("olmo2", 4096, 11008, 4, 32, 32, 100352),
     "olmo3-7b": decoder("olmo3", 4096, 11008, 4, 32, 32, 100278, sliding_window=4096),
     "glm4-9b": decoder("glm4", 4096, 13696, 4, 32, 2, 151552, head_dim=128, pad_token_id=151329, attention_bias=False),
-    "granite-2b": decoder("granite", 2048, 8192, 4, 32, 8, 49155, tie_word_embeddings=True, logits_scaling=8.0),
+    "granite-2b": decoder("granite", 2048, 8192, 4, 32, 8, 49155, tie_word_embeddings=True, logits_scaling=8.0, embedding_multiplier=12.0),
     "cohere-7b": decoder("cohere", 4096, 16384, 4, 32, 8, 256000, logit_scale=0.0625),
     "starcoder2-3b": decoder("starcoder2", 3072, 12288, 4, 24, 2, 49152, tie_word_embeddings=True),
     "smollm3-3b": decoder("smollm3", 2048, 11008, 4, 16, 4, 128256, tie_word_embeddings=True, pad_token_id=128004),
@@ -73,11 +73,12 @@ FAMILIES = {
         "model_type": "deepseek_v3", "kv_lora_rank": 512, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
         "hidden_size": 7168, "intermediate_size": 18432, "moe_intermediate_size": 2048,
         "num_hidden_layers": 2, "first_k_dense_replace": 1, "num_attention_heads": 128, "num_key_value_heads": 128,
-        "n_routed_experts": 64, "num_experts_per_tok": 8, "vocab_size": 129280,
+        "n_routed_experts": 64, "n_shared_experts": 1, "num_experts_per_tok": 8, "vocab_size": 129280,
     },
     "qwen3-next": decoder(
         "qwen3_next", 2048, 5120, 4, 16, 2, 151936, head_dim=256, moe_intermediate_size=512, num_experts=64,
-        num_experts_per_tok=10, shared_expert_intermediate_size=512,
+        num_experts_per_tok=10, shared_expert_intermediate_size=512, linear_num_key_heads=16, linear_num_value_heads=32, linear_key_head_dim=128,
+        linear_value_head_dim=128, linear_conv_kernel_dim=4,
     ),
     "mamba2": {"model_type": "mamba2", "hidden_size": 2560, "num_hidden_layers": 4, "num_heads": 80, "head_dim": 64, "vocab_size": 50288},
 }  # fmt: skip

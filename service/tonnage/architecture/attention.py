@@ -58,7 +58,7 @@ def positions(fields: Fields, head_dim: int) -> dict[str, Any]:
     return {
         "rotary": rotary,
         "rotary_dim": turned if rotates else 0,
-        "rope_concat": rotary == "partial" and fields.flag("rope_concat"),
+        "rope_concat": rotates and fields.flag("rope_concat"),
     }
 
 

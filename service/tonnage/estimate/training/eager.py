@@ -10,6 +10,7 @@ Source:
 """
 
 from tonnage.estimate.training import operators as op
+from tonnage.estimate.training.latent import latent_queries_keys_values
 from tonnage.estimate.training.recipe import Recipe
 from tonnage.estimate.training.tape import Parameter, Tape, Tensor, per_token
 from tonnage.spec.model import Attention, Layer, Mlp, Model, Moe
@@ -186,8 +187,11 @@ class Block:
         if attention is None:
             return op.negate(self.tape, x), None
         heads, head_dim = attention.num_attention_heads, attention.head_dim
-        q, k, v = self._queries_keys_values(x, attention)
-        if attention.rotary in ("rope", "partial"):
+        if attention.kind == "mla":
+            q, k, v = latent_queries_keys_values(self, x, attention)
+        else:
+            q, k, v = self._queries_keys_values(x, attention)
+        if attention.rotary in ("rope", "partial") and attention.kind != "mla":
             q, k = self._rotated(q, k, attention)
         out, weights = self.attend(q, k, v, attention)
         out = op.view(out, per_token(heads * (attention.v_head_dim or head_dim)))
@@ -257,22 +261,23 @@ class Block:
             return self._eager(q, k, v, attention)
         if recipe.autocast:
             q, k, v = (op.cast(tape, t, recipe.autocast) for t in (q, k, v))
-        if recipe.attention == "flash" and half:
+        masked = recipe.attention == "masked" or (recipe.masks_windows and attention.kind == "sliding")
+        if not masked and half and attention.v_head_dim == head_dim and attention.kind != "mla":
             if recipe.expands_keys and _width(k) != _width(q):
                 copies = heads // attention.num_key_value_heads
                 k, v = op.repeat(tape, k, copies), op.repeat(tape, v, copies)
             out = op.flash_attention(tape, q, k, v, heads=heads, head_dim=head_dim)
         else:
-            copies = heads // attention.num_key_value_heads
+            copies = 1 if attention.kind == "mla" else heads // attention.num_key_value_heads
             if copies > 1:
                 k, v = op.repeat(tape, k, copies), op.repeat(tape, v, copies)
-            mask = tape.new(op.pairs(1), q.element_bytes) if recipe.attention == "masked" else None
-            out = op.efficient_attention(tape, q, k, v, heads=heads, mask=mask)
+            mask = tape.new(op.pairs(1), q.element_bytes) if masked else None
+            out = op.efficient_attention(tape, q, k, v, heads=heads, value_width=attention.v_head_dim, mask=mask)
         return (op.copy(tape, out) if attention.rope_concat else out), None
 
     def _eager(self, q: Tensor, k: Tensor, v: Tensor, attention: Attention) -> tuple[Tensor, Tensor]:
         tape, heads = self.tape, attention.num_attention_heads
-        copies = heads // attention.num_key_value_heads
+        copies = 1 if attention.kind == "mla" else heads // attention.num_key_value_heads
         laid_out = attention.rope_concat or self.recipe.single
         if copies > 1:
             k, v = op.repeat(tape, k, copies), op.repeat(tape, v, copies)
@@ -282,7 +287,8 @@ class Block:
             weights = op.from_result(tape, weights)
             weights = op.scale(tape, weights)
         weights = op.shift(tape, weights)
-        weights = op.cast(tape, op.softmax(tape, weights), q.element_bytes)
+        width = q.element_bytes if attention.rotary == "learned" and attention.fused_qkv else 4
+        weights = op.cast(tape, op.softmax(tape, weights, element_bytes=width), q.element_bytes)
         weights = op.dropout(tape, weights, active=self.drops_scores)
         rows = v if copies > 1 or self.recipe.single else op.copy(tape, v)
         out = op.matmul(tape, weights, rows, per_token(heads * attention.v_head_dim))

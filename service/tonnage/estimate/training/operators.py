@@ -190,6 +190,12 @@ def gather(tape: Tape, x: Tensor, elements: Form, *, index_bytes: int) -> Tensor
     return tape.new(elements, x.element_bytes, node)
 
 
+def filled(tape: Tape, elements: Form, *pieces: Tensor) -> Tensor:
+    """An empty tensor that pieces are copied into: each gets a gradient of its own."""
+    node = tape.node(pieces, [Out(piece.form) for piece in pieces])
+    return tape.new(elements, pieces[0].element_bytes, node)
+
+
 def placed(tape: Tape, x: Tensor, elements: Form) -> Tensor:
     """`index_copy` into zeros: the source is saved."""
     node = tape.node([x], [Out(x.form)])
@@ -344,11 +350,13 @@ def flash_attention(tape: Tape, q: Tensor, k: Tensor, v: Tensor, *, heads: int, 
     return result
 
 
-def efficient_attention(tape: Tape, q: Tensor, k: Tensor, v: Tensor, *, heads: int, mask: Tensor | None) -> Tensor:
+def efficient_attention(
+    tape: Tape, q: Tensor, k: Tensor, v: Tensor, *, heads: int, value_width: int, mask: Tensor | None
+) -> Tensor:
     """The kernel for a mask: as flash, and the mask in 16 bit stays."""
     node = tape.node([q, k, v], [Out(q.form), Out(k.form), Out(v.form)])
     tape.save(node, q.storage, k.storage, v.storage, None if mask is None else mask.storage)
-    result = tape.new(v.elements if v.elements > q.elements else q.elements, q.element_bytes, node)
+    result = tape.new(per_token(heads * value_width), q.element_bytes, node)
     statistics = tape.new(per_token(heads), 4)
     tape.save(node, result.storage, statistics.storage, None, None)
     return result

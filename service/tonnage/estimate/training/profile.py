@@ -145,7 +145,7 @@ class _Run:
         self.layers = layers
         kind = LitBlock if recipe.code == "litgpt" else Block
         self.blocks = [kind(tape, layer, model, recipe) for layer in layers]
-        self.mask: Tensor | None = None
+        self.masks: list[Tensor] = []
         self.loss: Tensor | None = None
         self.vocabulary = model.vocab_size * model.hidden_size
         head_trains = recipe.trains or "head" in recipe.saved_modules
@@ -173,21 +173,23 @@ class _Run:
         tape.segment("leaving")
         tape.end_autocast()
         if self.recipe.checkpointing == "none":
-            self.mask = None
+            self.masks.clear()
 
     def _embedded(self) -> Tensor:
-        tape, model = self.tape, self.model
+        tape, model, recipe = self.tape, self.model, self.recipe
         x = op.embedding(tape, self.embedding, model.hidden_size)
+        if x.node is None and recipe.input_gradients and recipe.checkpointing != "none":
+            x = tape.leaf(x, held=True)
+        if model.config.get("embedding_multiplier", 1) != 1:
+            x = op.scale(tape, x)
         if _learned_positions(self.layers):
-            positions = Parameter(
-                model.max_position_embeddings * model.hidden_size, self.recipe.norm_bytes, self.recipe.trains
-            )
+            size = model.max_position_embeddings * model.hidden_size
+            positions = Parameter(size, recipe.norm_bytes, recipe.trains)
             x = op.add(tape, x, op.embedding(tape, positions, model.hidden_size))
             x = op.dropout(tape, x, active=self.blocks[0].drops_stream)
-        if self.recipe.attention == "eager":
-            self.mask = tape.new(op.pairs(1), x.element_bytes)
-        if x.node is None and self.recipe.input_gradients and self.recipe.checkpointing != "none":
-            x.node = tape.leaf(x).node
+        if recipe.attention == "eager":
+            kinds = {layer.attention.kind for layer in self.layers if layer.attention is not None}
+            self.masks = [tape.new(op.pairs(1), x.element_bytes) for _ in kinds]
         return x
 
     def _run_block(self, block: Block, x: Tensor) -> Tensor:

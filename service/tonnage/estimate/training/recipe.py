@@ -34,6 +34,8 @@ class Recipe(Struct, frozen=True, kw_only=True):
     saved_modules: frozenset[str] = frozenset()
     """Roles trained in full beside adapters: embed, head."""
     attention: Literal["flash", "masked", "eager"] = "flash"
+    masks_windows: bool = False
+    """Sliding windows shorter than the sequence need a mask (scaled_dot_product_attention)."""
     single: bool = True
     """One sequence per micro-batch: views where several sequences need copies."""
     norm: Literal["python", "fused"] = "python"

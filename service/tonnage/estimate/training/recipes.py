@@ -50,6 +50,7 @@ def recipe_of(settings: Settings, model: Model, form: WeightFormat, objective: O
         dora=settings.method == "dora",
         saved_modules=settings.saved_modules,
         attention=_attention(settings),
+        masks_windows=_masks_windows(settings, model),
         single=settings.micro_batch_size == 1,
         norm=settings.release.norm,
         checkpointing=_checkpointing(settings),
@@ -87,6 +88,14 @@ def _attention(settings: Settings) -> Literal["flash", "masked", "eager"]:
         return "flash"
     padded = settings.varying and settings.micro_batch_size > 1 and settings.release.code == "transformers"
     return "masked" if padded else "flash"
+
+
+def _masks_windows(settings: Settings, model: Model) -> bool:
+    """Flash kernels know windows; PyTorch's own attention takes a mask for them."""
+    if settings.attention != "sdpa" or settings.release.code != "transformers":
+        return False
+    windows = [g.layer.attention.window for g in model.layers if g.layer.attention is not None]
+    return any(window is not None and window < settings.sequence_length for window in windows)
 
 
 def _checkpointing(settings: Settings) -> Literal["none", "full", "reentrant", "selective"]:

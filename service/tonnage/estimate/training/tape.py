@@ -392,10 +392,13 @@ class Tape:
         self.end_autocast()
         return self._run(made_by(result), grad)
 
-    def leaf(self, source: Tensor) -> Tensor:
-        """The same tensor, where backward stops."""
+    def leaf(self, source: Tensor, *, held: bool = False) -> Tensor:
+        """The same tensor, where backward stops; `held`: a gradient is asked for, so the graph keeps it."""
         self.sequence += 1
-        return Tensor(source.storage, source.elements, source.element_bytes, Node(self.sequence))
+        node = Node(self.sequence)
+        if held:
+            node.saved.append(source.storage)
+        return Tensor(source.storage, source.elements, source.element_bytes, node)
 
     # ---- autocast ----
 
