@@ -21,3 +21,7 @@ def test_ddp_keeps_a_second_copy_unless_gradients_are_views():
     assert 400 == gradients.accumulated(parameters=100, element_bytes=4)
     assert 400 == gradients.ddp_buckets(gradient_bytes=400)
     assert 0 == gradients.ddp_buckets(gradient_bytes=400, view=True)
+
+
+def test_part_of_what_comes_and_goes_stays_stuck_on_a_full_card():
+    assert 50 == reserved.unavoidable(transient=1000, percent=5)

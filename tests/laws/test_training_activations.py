@@ -50,3 +50,11 @@ def test_experts_keep_a_copy_of_the_token_each():
 
     assert 8 * (4 * 2048 + 8 * 768) + 6 * 128 == activations.routed_experts(**sizes, trains=True)
     assert 6 * 768 * 8 == activations.routed_experts(**sizes, trains=False)
+
+
+def test_kept_outputs_hold_the_inputs_of_4_bit_linears_and_fp32_logits():
+    law = activations.stale_inputs
+
+    held = law(hidden_size=8, query_width=8, intermediate_size=16, layers=2, vocab_size=100, tokens=10, percent=50)
+
+    assert (((32 + 16 + 32) * 2 + 400) * 10) // 2 == held

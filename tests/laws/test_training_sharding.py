@@ -53,3 +53,7 @@ def test_the_first_stage_holds_as_many_micro_batches_as_stages():
 
 def test_interleaving_of_4_stages_and_5_chunks_holds_23_first_and_17_last():
     assert [23, 17] == [laws.interleaved_in_flight(stage=r, stages=4, chunks=5, micro_batches=32) for r in (0, 3)]
+
+
+def test_flat_units_keep_44_percent_of_a_shard_in_16_bit():
+    assert 440 == laws.flat_unit_copies(shard_bytes=1000)
