@@ -8,7 +8,7 @@ grows at run time), idle (what stays).
 from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.serving import llama_cpp_items as items
 from tonnage.estimate.serving.llama_cpp_buffers import Shape
-from tonnage.estimate.serving.llama_cpp_devices import Device, devices, host, shape
+from tonnage.estimate.serving.llama_cpp_devices import Device, host, shape
 from tonnage.estimate.serving.llama_cpp_fit import fitted
 from tonnage.estimate.serving.llama_cpp_settings import Settings, settings
 from tonnage.estimate.serving.llama_cpp_weights import FileWeights, file_weights
@@ -62,18 +62,18 @@ def account_of(workload: Workload, chosen: Settings) -> Account:
     """
     model = workload.model
     parts = file_weights(model, workload.weight_format, workload.formats, workload.weight_bytes)
-    chosen, offloaded, fit = fitted(workload, parts, chosen)
-    found = devices(model, parts, chosen, offloaded)
+    fit = fitted(workload, parts, chosen)
+    chosen, found = fit.chosen, fit.devices
     tower = parts.projector and _wants_images(workload)
     loads = tuple(_load(workload, device, chosen, parts, count=len(found), tower=bool(tower)) for device in found)
     return Account(
         loads=loads,
         kv_cache=_kv_report(found, chosen),
-        host=_host(workload, chosen, parts, offloaded),
+        host=_host(workload, chosen, parts, fit.layers),
         assumptions=chosen.assumptions,
         unknowns=_unknowns(workload),
         invalidated_by=_INVALIDATED_BY,
-        findings=(*fit, *_findings(workload, chosen), *version_findings(workload)),
+        findings=(*fit.given_up, *_findings(workload, chosen), *version_findings(workload)),
     )
 
 
@@ -186,7 +186,7 @@ def _host_of(model: Model, held: Shape, *, weights: int, cache: int, disk: int, 
     buffer = llama_cpp_graph.host_buffer(
         tokens=held.tokens,
         hidden_size=model.hidden_size,
-        mask_bytes=2 * held.cells,
+        mask_bytes=(4 if held.separate_f32_mask else 2) * held.cells,
         index_bytes=36,
         copies=copies,
     )

@@ -1,5 +1,6 @@
 """What llama.cpp and Ollama leave off a GPU when a card does not say how many layers or how long a context."""
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from tonnage.estimate.serving.llama_cpp_devices import Device, devices
@@ -14,9 +15,20 @@ _STEP = 256
 """Contexts are cut to a multiple of this. [tokens]"""
 
 
-def fitted(workload: Workload, parts: FileWeights, chosen: Settings) -> tuple[Settings, int, tuple[Finding, ...]]:
+class Fitted(Struct, frozen=True):
+    """What the engine ends up with."""
+
+    chosen: Settings
+    """Settings, the context perhaps shorter."""
+    layers: int
+    """Layers on the GPUs, output matrix counted. [layers]"""
+    devices: tuple[Device, ...]
+    given_up: tuple[Finding, ...] = ()
+
+
+def fitted(workload: Workload, parts: FileWeights, chosen: Settings) -> Fitted:
     """
-    Settings and layers that the engine ends up with.
+    Settings, layers and devices that the engine ends up with.
 
     Args:
         workload: Resolved card.
@@ -24,14 +36,14 @@ def fitted(workload: Workload, parts: FileWeights, chosen: Settings) -> tuple[Se
         chosen: Settings as asked for.
 
     Returns:
-        Settings (context perhaps shorter), layers on the GPUs (output matrix counted), and what was given up.
+        All of them, and what was given up.
     """
     whole = len(parts.layers) + 1
-    if chosen.layers is not None:
-        return chosen, min(chosen.layers, whole), ()
-    free = budget(workload, chosen)
-    if free is None or _fits(workload, parts, chosen, whole, free):
-        return chosen, whole, ()
+    wanted = whole if chosen.layers is None else min(chosen.layers, whole)
+    found = devices(workload.model, parts, chosen, wanted)
+    free = budget(workload, chosen) if chosen.layers is None else None
+    if free is None or all(need(d) <= free for d in found):
+        return Fitted(chosen, wanted, found)
     if not chosen.context_stated:
         shorter = _shorter(workload, parts, chosen, whole, free)
         if shorter is not None:
@@ -57,9 +69,7 @@ def need(device: Device) -> int:
     return device.weights + device.cache.keys_and_values + device.cache.recurrent + device.graph.total
 
 
-def _shorter(
-    workload: Workload, parts: FileWeights, chosen: Settings, layers: int, free: int
-) -> tuple[Settings, int, tuple[Finding, ...]] | None:
+def _shorter(workload: Workload, parts: FileWeights, chosen: Settings, layers: int, free: int) -> Fitted | None:
     """The longest context that fits with every layer on the GPUs, if the engine's least does."""
     least = min(chosen.release.fit_min_context, chosen.context_tokens)
     if not _fits(workload, parts, replace(chosen, context_tokens=least), layers, free):
@@ -72,12 +82,11 @@ def _shorter(
     tokens = max(least, low * _STEP)
     reason = f"the context is cut from {chosen.context_tokens} to {tokens} tokens to leave {_margin(chosen)} free"
     finding = Finding(status="met", reason=reason, field="/serving/max_model_len")
-    return replace(chosen, context_tokens=tokens), layers, (finding,)
+    cut = replace(chosen, context_tokens=tokens)
+    return Fitted(cut, layers, devices(workload.model, parts, cut, layers), (finding,))
 
 
-def _fewer_layers(
-    workload: Workload, parts: FileWeights, chosen: Settings, free: int
-) -> tuple[Settings, int, tuple[Finding, ...]]:
+def _fewer_layers(workload: Workload, parts: FileWeights, chosen: Settings, free: int) -> Fitted:
     low, high = 0, len(parts.layers) + 1
     while high - low > 1:
         middle = (low + high) // 2
@@ -85,7 +94,8 @@ def _fewer_layers(
     reason = (
         f"only {low} of {len(parts.layers) + 1} layers fit with {_margin(chosen)} left free; the rest runs on the host"
     )
-    return chosen, low, (Finding(status="needs_confirmation", reason=reason, field="/serving/n_gpu_layers"),)
+    finding = Finding(status="needs_confirmation", reason=reason, field="/serving/n_gpu_layers")
+    return Fitted(chosen, low, devices(workload.model, parts, chosen, low), (finding,))
 
 
 def _margin(chosen: Settings) -> str:

@@ -5,6 +5,7 @@ from typing import Literal
 from msgspec import Struct
 
 from tonnage.estimate.caches import DTYPE_BYTES, plain_kv_format
+from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.serving.demand import demand
 from tonnage.estimate.serving.pooled import Pooling, Rank, feed_forward_width, pooled_account
 from tonnage.estimate.serving.process import device_context
@@ -13,6 +14,8 @@ from tonnage.estimate.weights import StageWeights, WeightRules, disk_bytes, stag
 from tonnage.laws import tensorrt_llm as law
 from tonnage.spec import card
 from tonnage.spec.engines.tensorrt_llm import TensorRtLlm as Release
+from tonnage.spec.facts import Gpu
+from tonnage.spec.model import Model
 from tonnage.spec.report import Account, Amount, Assumption, MemoryItem, within
 from tonnage.spec.workload import Workload
 from tonnage.units import GiB, MiB, ceil_div
@@ -136,53 +139,73 @@ def _ranks(workload: Workload, chosen: Settings) -> tuple[Rank, ...]:
     found = []
     for stage in stages:
         size = stage.total if known is None else known * stage.total // (total * placement.tensor_parallel_size)
-        found.append(_rank(workload, chosen, stage, size, last=stage.stage == last))
+        rank = _rank(
+            workload.model,
+            stage,
+            workload.gpu,
+            size=size,
+            tensor_parallel_size=placement.tensor_parallel_size,
+            engine=chosen.backend == "tensorrt",
+            tokens=chosen.max_num_tokens,
+            slots=chosen.max_batch_size,
+            element_bytes=chosen.element_bytes,
+            last=stage.stage == last,
+        )
+        found.append(rank)
     return tuple(found)
 
 
-def _rank(workload: Workload, chosen: Settings, stage: StageWeights, size: int, *, last: bool) -> Rank:
-    tp = workload.placement.tensor_parallel_size
-    communicator = law.communicator(tensor_parallel_size=tp)
-    resident = [_WEIGHTS.item(within(size, 0.02, 0.03), f"stage {stage.stage}"), device_context(workload.gpu)]
+@remembered()
+def _rank(
+    model: Model,
+    stage: StageWeights,
+    gpu: Gpu | None,
+    *,
+    size: int,
+    tensor_parallel_size: int,
+    engine: bool,
+    tokens: int,
+    slots: int,
+    element_bytes: int,
+    last: bool,
+) -> Rank:
+    communicator = law.communicator(tensor_parallel_size=tensor_parallel_size)
+    resident = [_WEIGHTS.item(within(size, 0.02, 0.03), f"stage {stage.stage}"), device_context(gpu)]
     if communicator:
         resident.append(_NCCL.item(Amount(communicator // 2, communicator, communicator + GiB)))
-    build = _engine_buffers if chosen.backend == "tensorrt" else _torch_buffers
-    kept, transient = build(workload, chosen, tp, last)
-    return Rank(stage=stage.stage, layers=stage.layers, resident=(*resident, *kept), transient=transient, outside=())
+    transient: tuple[MemoryItem, ...] = ()
+    if engine:
+        resident += _engine_buffers(model, tokens, slots, tensor_parallel_size, last)
+    else:
+        resident.append(_GRAPHS.item(Amount(100 * MiB, 500 * MiB, 2 * GiB), "decode batches"))
+        width = ceil_div(feed_forward_width(model), tensor_parallel_size)
+        transient = _torch_buffers(model, tokens, slots if last else 0, width, element_bytes)
+    return Rank(stage=stage.stage, layers=stage.layers, resident=tuple(resident), transient=transient, outside=())
 
 
-def _engine_buffers(
-    workload: Workload, chosen: Settings, tp: int, last: bool
-) -> tuple[tuple[MemoryItem, ...], tuple[MemoryItem, ...]]:
+def _engine_buffers(model: Model, tokens: int, slots: int, tensor_parallel_size: int, last: bool) -> list[MemoryItem]:
     """Everything of a built engine is allocated at start and stays."""
-    model = workload.model
     context = law.execution_context(
-        max_num_tokens=chosen.max_num_tokens, intermediate_size=feed_forward_width(model), tensor_parallel_size=tp
+        max_num_tokens=tokens,
+        intermediate_size=feed_forward_width(model),
+        tensor_parallel_size=tensor_parallel_size,
     )
-    decoder = law.decoder_buffers(max_batch_size=chosen.max_batch_size, vocab_size=model.vocab_size)
-    runtime = law.runtime_buffers(max_batch_size=chosen.max_batch_size, vocab_size=model.vocab_size)
-    kept = [_EXECUTION.item(within(context, 0.35, 0.1), f"{chosen.max_num_tokens} tokens a step")]
+    kept = [_EXECUTION.item(within(context, 0.35, 0.1), f"{tokens} tokens a step")]
     if last:
-        kept.append(_DECODER.item(within(decoder, 0.1), f"{chosen.max_batch_size} slots"))
+        decoder = law.decoder_buffers(max_batch_size=slots, vocab_size=model.vocab_size)
+        runtime = law.runtime_buffers(max_batch_size=slots, vocab_size=model.vocab_size)
+        kept.append(_DECODER.item(within(decoder, 0.1), f"{slots} slots"))
         kept.append(_RUNTIME.item(within(runtime, 0.25)))
-    return tuple(kept), ()
+    return kept
 
 
-def _torch_buffers(
-    workload: Workload, chosen: Settings, tp: int, last: bool
-) -> tuple[tuple[MemoryItem, ...], tuple[MemoryItem, ...]]:
-    model = workload.model
+def _torch_buffers(model: Model, tokens: int, slots: int, width: int, element_bytes: int) -> tuple[MemoryItem, ...]:
     activations = law.context_run(
-        max_num_tokens=chosen.max_num_tokens,
-        hidden_size=model.hidden_size,
-        intermediate_size=ceil_div(feed_forward_width(model), tp),
-        element_bytes=chosen.element_bytes,
+        max_num_tokens=tokens, hidden_size=model.hidden_size, intermediate_size=width, element_bytes=element_bytes
     )
-    detail = f"{chosen.max_num_tokens} tokens a step"
-    transient = [_CONTEXT_RUN.item(within(activations, 0.4, 1.0), detail)]
-    if last:
-        rows = min(chosen.max_batch_size, chosen.max_num_tokens)
-        logits = rows * model.vocab_size * (4 + chosen.element_bytes)
-        transient.append(_LOGITS.item(Amount(0, logits // 4, 2 * logits), f"at most {rows} requests"))
-    graphs = _GRAPHS.item(Amount(100 * MiB, 500 * MiB, 2 * GiB), "decode batches")
-    return (graphs,), tuple(transient)
+    found = [_CONTEXT_RUN.item(within(activations, 0.4, 1.0), f"{tokens} tokens a step")]
+    rows = min(slots, tokens)
+    if rows:
+        logits = rows * model.vocab_size * (4 + element_bytes)
+        found.append(_LOGITS.item(Amount(0, logits // 4, 2 * logits), f"at most {rows} requests"))
+    return tuple(found)

@@ -4,6 +4,7 @@ from msgspec import Struct
 
 from tonnage.estimate import caches
 from tonnage.estimate.caches import DTYPE_BYTES, plain_kv_format
+from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.serving.demand import demand
 from tonnage.estimate.serving.pooled import Pooling, Rank, experts_used, feed_forward_width, pooled_account
 from tonnage.estimate.serving.process import device_context
@@ -12,13 +13,16 @@ from tonnage.estimate.weights import StageWeights, WeightRules, disk_bytes, stag
 from tonnage.laws import tensorrt_llm, tgi
 from tonnage.spec import card
 from tonnage.spec.engines.tgi import Tgi as Release
-from tonnage.spec.facts import KvFormat
+from tonnage.spec.facts import Gpu, KvFormat
+from tonnage.spec.model import Model
 from tonnage.spec.report import Account, Amount, Assumption, within
 from tonnage.spec.workload import Workload
 from tonnage.units import GiB, MiB, ceil_div
 
 _UNKNOWN_LENGTH = 4096
 _LAUNCHER_SHARE = 0.95
+_WARM_UP_ROWS = 4096
+"""Requests a warm-up batch may consist of. [requests]"""
 _RULES = WeightRules(layer_surplus="first")
 _SERVER = "huggingface/text-generation-inference@db931fcf server/text_generation_server/models/flash_causal_lm.py"
 _WEIGHTS = Term("weights", "derived", "laws.weights", _SERVER)
@@ -140,23 +144,46 @@ def _prefill_tokens(
 
 
 def _rank(workload: Workload, chosen: Settings, stage: StageWeights, last: bool) -> Rank:
-    model, tp = workload.model, workload.placement.tensor_parallel_size
-    size = stage.total
+    placement, size = workload.placement, stage.total
     if workload.weight_bytes is not None:
-        size = workload.weight_bytes // (tp * workload.placement.pipeline_parallel_size)
-    activations = tgi.prefill_activations(
+        size = workload.weight_bytes // (placement.tensor_parallel_size * placement.pipeline_parallel_size)
+    return _rank_of(
+        workload.model,
+        stage,
+        workload.gpu,
+        size=size,
+        tensor_parallel_size=placement.tensor_parallel_size,
         tokens=chosen.prefill_tokens,
-        hidden_size=model.hidden_size,
-        intermediate_size=ceil_div(feed_forward_width(model), tp),
         element_bytes=chosen.element_bytes,
+        last=last,
     )
-    resident = [_WEIGHTS.item(within(size, 0.02, 0.03)), device_context(workload.gpu)]
-    communicator = tensorrt_llm.communicator(tensor_parallel_size=tp)
+
+
+@remembered()
+def _rank_of(
+    model: Model,
+    stage: StageWeights,
+    gpu: Gpu | None,
+    *,
+    size: int,
+    tensor_parallel_size: int,
+    tokens: int,
+    element_bytes: int,
+    last: bool,
+) -> Rank:
+    activations = tgi.prefill_activations(
+        tokens=tokens,
+        hidden_size=model.hidden_size,
+        intermediate_size=ceil_div(feed_forward_width(model), tensor_parallel_size),
+        element_bytes=element_bytes,
+    )
+    resident = [_WEIGHTS.item(within(size, 0.02, 0.03)), device_context(gpu)]
+    communicator = tensorrt_llm.communicator(tensor_parallel_size=tensor_parallel_size)
     if communicator:
         resident.append(_NCCL.item(Amount(communicator // 2, communicator, communicator + GiB)))
-    transient = [_PREFILL.item(within(activations, 0.3, 0.5), f"{chosen.prefill_tokens} tokens of warm-up")]
+    transient = [_PREFILL.item(within(activations, 0.3, 0.5), f"{tokens} tokens of warm-up")]
     if last:
-        logits = model.vocab_size * chosen.element_bytes * min(chosen.prefill_tokens, 4096)
+        logits = model.vocab_size * element_bytes * min(tokens, _WARM_UP_ROWS)
         transient.append(_LOGITS.item(Amount(0, logits // 4, logits), "rows of the warm-up batch"))
     graphs = _GRAPHS.item(Amount(100 * MiB, 400 * MiB, 2 * GiB), "captured after the pool, in the tenth left free")
     return Rank(
