@@ -1,13 +1,15 @@
 """From a card to an order: what is listed, in which order, with what met and what still open."""
 
+import time
 from decimal import Decimal
 
+import msgspec
 import pytest
 from fit_requests import catalog, offered, reasons, request, sku, statuses
 from msgspec import structs
 
 from tonnage.errors import ContradictoryWorkload, UnknownName
-from tonnage.fit import fit
+from tonnage.fit import fit, search
 from tonnage.units import GiB
 
 MEMORY_ONLY = [
@@ -293,3 +295,42 @@ def test_a_larger_budget_of_headroom_asks_for_its_own_estimates():
         [r.status for r in free.candidates[0].requirements if r.name == "memory"],
         spare.excluded[0].example.status,
     )
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"requirements": {"delivery_by": "2026-02-31"}},
+        {"requirements": {"order_date": "2026-13-01"}},
+        {"requirements": {"duration": "0 days"}},
+        {"requirements": {"duration": "3 days\n"}},
+        {"requirements": {"max_price": "NaN USD"}},
+        {"offer": offered(sku(offer={"as_of": "2025-02-29"}))},
+        {"offer": offered(sku(price="NaN"))},
+        {"offer": offered(sku(price="Infinity"))},
+        {"offer": offered(sku(price="-1"))},
+        {"offer": offered(sku(offer={"per": "term"}))},
+        {"offer": offered(sku(offer={"term_hours": 3}))},
+        {"evidence": [{"requirement": "memory", "status": "met", "source": "x", "sku": "a", "gpu": "b"}]},
+        {"current": {}},
+        {"limit": 0},
+    ],
+)
+def test_what_cannot_be_meant_is_refused_on_entry(fields):
+    with pytest.raises(msgspec.ValidationError):
+        request(**fields)
+
+
+def test_a_request_for_very_many_estimates_is_refused_rather_than_worked_off(monkeypatch):
+    monkeypatch.setattr(search, "MOST_ESTIMATES", 3)
+
+    with pytest.raises(ContradictoryWorkload, match="more than 3 estimates"):
+        answer()
+
+
+def test_orders_of_hundreds_of_gpus_are_answered_soon():
+    many = [sku(f"s{n}", gpu="l4", gpus_per_host=n) for n in range(700, 720)]
+    began = time.process_time()
+    answer(model="meta-llama/Llama-3.1-405B", weights={}, serving={"engine": "vllm"}, offer=offered(*many))
+
+    assert time.process_time() - began < 5

@@ -47,6 +47,8 @@ SUPPORT: dict[str, Support] = {
     "T:ms-swift": Support(pipeline=True, source="modelscope/ms-swift over accelerate"),
     "T:unsloth": Support(source="unslothai/unsloth: one GPU, or DDP"),
 }  # fmt: skip
+MOST_STAGES = 32
+"""Pipeline stages of a layout that is looked for; a stated one may have more. [unitless]"""
 ANY = Support(True, True, True, True, True)
 
 
@@ -144,9 +146,9 @@ def _training_order(p: Placement) -> tuple[int, ...]:
 
 
 def _shapes(gpus: int, fast_domain: int, kinds: Support, experts: bool, context: bool) -> Iterator[Placement]:
-    for tensor, pipeline, cut in _factors(gpus):
+    for tensor, pipeline, cut in _factors(gpus, context and kinds.context):
         data = gpus // (tensor * pipeline * cut)
-        if tensor > fast_domain or (cut > 1 and not (context and kinds.context)):
+        if tensor > fast_domain or pipeline > MOST_STAGES:
             continue
         if (tensor > 1 > kinds.tensor) or (pipeline > 1 > kinds.pipeline) or (data > 1 > kinds.data):
             continue
@@ -160,10 +162,11 @@ def _shapes(gpus: int, fast_domain: int, kinds: Support, experts: bool, context:
 
 
 @lru_cache(maxsize=512)
-def _factors(gpus: int) -> tuple[tuple[int, int, int], ...]:
+def _factors(gpus: int, context: bool) -> tuple[tuple[int, int, int], ...]:
     """Ordered (tensor, pipeline, context) triples whose product divides the GPUs."""
     parts = [n for n in range(1, gpus + 1) if gpus % n == 0]
-    return tuple((t, p, c) for t in parts for p in parts for c in parts if gpus % (t * p * c) == 0)
+    cuts = parts if context else [1]
+    return tuple((t, p, c) for t in parts for p in parts for c in cuts if gpus % (t * p * c) == 0)
 
 
 def _has_experts(model: Model) -> bool:

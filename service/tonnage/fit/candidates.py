@@ -16,6 +16,8 @@ from tonnage.spec.fit import Candidate, CandidateMemory, ExcludedGroup, Requirem
 from tonnage.spec.report import Amount
 
 SHOWN_SKUS = 8
+MAXIMIZED = 50
+"""Candidates for which the largest value is looked for, by rank. [unitless]"""
 
 
 def candidate(found: Found, need: Need, *, rank: int, follower: Found | None) -> Candidate:
@@ -59,7 +61,9 @@ def candidate(found: Found, need: Need, *, rank: int, follower: Found | None) ->
         region=order.package.region,
         sharding=technical.sharding,
         why=ranking.explain(found, follower) if request.explain and follower is not None else None,
-        maximum=maximum(technical, request.maximize) if request.maximize is not None and runs else None,
+        maximum=maximum(technical, request.maximize)
+        if request.maximize is not None and 0 < rank <= MAXIMIZED
+        else None,
     )
     return replace(made, launch=launch(technical, order, technical.variant.workload.card)) if runs else made
 

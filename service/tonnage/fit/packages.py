@@ -13,6 +13,9 @@ from tonnage.spec.facts import Gpu, Offer, Package
 from tonnage.spec.fit import InlineSku, OfferScope
 from tonnage.units import parse_size
 
+MOST_GPUS = 1024
+"""GPUs of the largest order that is searched where the request sets no bound. [unitless]"""
+
 
 class Order(NamedTuple):
     """One package, so many hosts of it."""
@@ -61,7 +64,7 @@ def orders(package: Package, gpu: Gpu, need: Need) -> Iterator[Order]:
     most = min(package.max_hosts, offer.max_hosts or package.max_hosts) if offer.allow.several_hosts else 1
     hosts = 1
     while hosts <= most:
-        if offer.max_gpus is None or package.gpus_per_host * hosts <= offer.max_gpus:
+        if package.gpus_per_host * hosts <= (offer.max_gpus or MOST_GPUS):
             yield Order(package, hosts, gpu, package.gpus_per_host * hosts)
         hosts = hosts * 2 if hosts * 2 <= most or hosts == most else most
 

@@ -9,11 +9,13 @@ stand before it and is not estimated. The result does not depend on the catalogu
 from collections import OrderedDict
 from collections.abc import Iterable
 from decimal import Decimal
+from itertools import islice
 
 import msgspec
 from msgspec.structs import replace
 
 from tonnage.catalog import Catalog, resolve
+from tonnage.errors import ContradictoryWorkload
 from tonnage.estimate.assemble import account_of
 from tonnage.fit import requirements
 from tonnage.fit.links import fast_domain
@@ -33,6 +35,10 @@ ON_THE_HOST = ("n_gpu_layers", "cpu_moe_layers", "cpu_offload_gb")
 EstimateKey = tuple[str, int, Placement, str | None]
 """GPU, its memory, layout, sharding."""
 Estimates = dict[EstimateKey, Technical]
+MOST_ESTIMATES = 4000
+"""Estimates of one request; the whole catalogue with three formats takes a few hundred. [unitless]"""
+MOST_LAYOUTS = 24
+"""Layouts of one order, best first; only orders of very many GPUs have more. [unitless]"""
 MOST_VARIANTS = 24
 """Cards whose estimates are kept for the next request about the same card: another budget, duration or offer."""
 _held: OrderedDict[tuple[str, float, bytes], Estimates] = OrderedDict()
@@ -185,13 +191,18 @@ class Search:
         key = (gpus, domain, number)
         held = self._layouts.get(key)
         if held is None:
-            held = self._layouts[key] = tuple(choices(self.variants[number], gpus, domain, self.need))
+            held = self._layouts[key] = tuple(
+                islice(choices(self.variants[number], gpus, domain, self.need), MOST_LAYOUTS)
+            )
         return held
 
     def technical(self, gpu: Gpu, gpus: int, placement: Placement, sharding: str | None, number: int) -> Technical:
         """The one estimate of a layout on a GPU."""
         estimates, key = self._estimates[number], (gpu.id, gpu.memory_usable_bytes, placement, sharding)
         self._touched.add((number, key))
+        if len(self._touched) > MOST_ESTIMATES:
+            words = f"this asks for more than {MOST_ESTIMATES} estimates: narrow the packages, GPUs, hosts or formats"
+            raise ContradictoryWorkload(words, pointer="/offer")
         held = estimates.get(key)
         if held is None:
             held = estimates[key] = estimated(

@@ -5,6 +5,7 @@ A `FitRequest` is a `SizingCard` with more fields, flat on the wire. Its placeme
 offer, a size above 1 fixes the layout, and an untouched placement leaves the search free.
 """
 
+from datetime import date
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
@@ -47,6 +48,13 @@ RequirementName = Literal[
 Maximize = Literal["concurrency", "max_model_len", "micro_batch_size", "headroom"]
 
 
+def _check_dates(*texts: str | None) -> None:
+    """Raise for a day that no calendar has."""
+    for text in texts:
+        if text is not None:
+            date.fromisoformat(text)
+
+
 class InlineOffer(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A price the caller brings along."""
 
@@ -64,6 +72,7 @@ class InlineOffer(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     def __post_init__(self) -> None:
         if not self.price.is_finite() or not 0 < self.price <= MAX_PRICE or self.price.as_tuple().exponent < -6:  # type: ignore[operator]
             raise ValueError("price must be above 0 and at most 1000000000, with up to 6 decimals")
+        _check_dates(self.as_of)
         if (self.per == "term") != (self.term_hours is not None):
             raise ValueError("term_hours belongs to per = term, and per = term needs it")
 
@@ -159,6 +168,11 @@ class Requirements(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     max_price_age_days: Annotated[int, Meta(ge=0, le=36_500)] | None = None
     quality: Quality | None = None
     throughput: Throughput | None = None
+
+    def __post_init__(self) -> None:
+        _check_dates(self.order_date, self.delivery_by)
+        if isinstance(self.duration, str) and not any(c in "123456789" for c in self.duration):
+            raise ValueError("a duration is longer than nothing")
 
 
 class Evidence(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
