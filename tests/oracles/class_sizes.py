@@ -33,6 +33,7 @@ SIZES = (
     "num_global_layers", "max_num_tiles", "local_layers", "expert_size", "intermediate_size_moe", "position_embedding_size",
     "conformer_layers", "heads", "kernel", "channels", "output_proj_dims", "input_feat_size", "temporal_patch_size",
     "spatial_merge_size", "d_model", "num_mel_bins", "max_source_positions", "sscp_conv_channel_size",
+    "output_dim", "downsample_hidden_size", "num_patches",
 )  # fmt: skip
 READ_BY = {"kimi_k2": "deepseek_v3", "siglip_headed": "siglip_vision_model"}
 """Table -> config class, where their names differ."""

@@ -68,14 +68,12 @@ def _chosen(settings):
 def counted(config: dict) -> dict:
     """Total and parts that can be told by name alone."""
     model, name = build(config)
-    parts = {"routed_experts": 0, "embedding": 0}
+    parts = {"routed_experts": 0}
     total = 0
     for parameter_name, parameter in model.named_parameters():
         total += parameter.numel()
         if EXPERTS.search(parameter_name) and "shared" not in parameter_name:
             parts["routed_experts"] += parameter.numel()
-    embedding = model.get_input_embeddings()
-    parts["embedding"] = embedding.weight.numel() if embedding is not None else 0
     return {"architectures": [name], "total": total, **parts, "cache_elements_per_token": cached_per_token(model)}
 
 

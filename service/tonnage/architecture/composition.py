@@ -65,24 +65,34 @@ def _part(fields: Fields, row: PartRow) -> Fields:
     for key in row.keys:
         if key == "":
             return fields.as_table(_table(row, config))
-        nested = config.get(key)
+        nested = _nested(fields, key)
         if nested is None:
             continue
-        pointer = f"{fields.pointer}/{key}"
-        if not isinstance(nested, Mapping):
-            raise ContradictoryWorkload(f"{key} must be an object", pointer=pointer)
-        fields.read.add(key)
-        given = fields.given | _tying(fields, nested)
+        pointer = f"{fields.pointer}/{key.replace('.', '/')}"
+        fields.read.add(key.partition(".")[0])
+        given = fields.given | _tying(fields, nested, _nested(fields, key.rpartition(".")[0]) or {})
         return Fields(_table(row, nested), nested, nested=True, pointer=pointer, given=given)
     nothing: dict[str, Any] = {}
     pointer = f"{fields.pointer}/{row.keys[0]}"
-    given = fields.given | _tying(fields, nothing)
+    given = fields.given | _tying(fields, nothing, nothing)
     return Fields(tables()[row.table], nothing, nested=True, pointer=pointer, given=given)
 
 
-def _tying(fields: Fields, part: Mapping[str, Any]) -> dict[str, bool]:
-    """The whole config says whether embeddings are tied; in some types the text config may say so instead."""
-    stated = fields.config.get("tie_word_embeddings")
+def _nested(fields: Fields, path: str) -> Mapping[str, Any] | None:
+    """Config at a dotted path, None when a step of it is absent."""
+    found: Any = fields.config
+    for step in path.split(".") if path else ():
+        found = found.get(step)
+        if found is None:
+            return None
+        if not isinstance(found, Mapping):
+            raise ContradictoryWorkload(f"{path} must be an object", pointer=f"{fields.pointer}/{step}")
+    return found  # type: ignore[no-any-return]
+
+
+def _tying(fields: Fields, part: Mapping[str, Any], around: Mapping[str, Any]) -> dict[str, bool]:
+    """The whole config, or what is around the part, says whether embeddings are tied; in some types the part may too."""
+    stated = fields.config.get("tie_word_embeddings", around.get("tie_word_embeddings"))
     if stated is None:
         return {}
     return {"tie_word_embeddings": bool(stated or (fields.flag("ties_by_text") and part.get("tie_word_embeddings")))}

@@ -17,8 +17,16 @@ from tonnage.units import ceil_div, round_up
 Lookup = Callable[[str], Any]
 Expression = Callable[[Lookup], Any]
 
+
+def _product(left: Any, right: Any) -> Any:
+    """Numbers only: a text or list from a config must not be repeated a billion times."""
+    if not isinstance(left, int | float) or not isinstance(right, int | float):
+        raise TypeError("a product needs numbers")
+    return left * right
+
+
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: _product, ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
 }  # fmt: skip
 _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
@@ -29,7 +37,9 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
 _CALLS: dict[str, Callable[..., Any]] = {
     "max": max, "min": min, "len": len, "int": int, "sum": sum, "count": lambda many, item: many.count(item),
     "ceil_div": ceil_div, "round_up": round_up, "is_list": lambda value: isinstance(value, list),
-    "get": lambda mapping, key: mapping.get(key), "one": lambda value: value[0] if isinstance(value, list) else value,
+    "is_text": lambda value: isinstance(value, str),
+    "get": lambda mapping, key: mapping.get(key) if mapping else None, 
+    "one": lambda value: value[0] if isinstance(value, list) else value,
 }  # fmt: skip
 
 

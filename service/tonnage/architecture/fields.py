@@ -151,8 +151,17 @@ class Fields:
         """Value of an expression; what it lacks is refused by name."""
         try:
             return parse(text)(self.__getitem__)
-        except (TypeError, IndexError, KeyError, ZeroDivisionError, ValueError, AttributeError) as error:
+        except (TypeError, IndexError, KeyError, ZeroDivisionError, ValueError, AttributeError, OverflowError) as error:
             raise self._complaint(text) from error
+
+    def size(self, text: str) -> int:
+        """Value of an expression that must be a count of elements, 0 when nothing is to be built."""
+        value = self.evaluate(text)
+        if value is None or isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1:
+            raise self._complaint(text)
+        if not 0 <= value <= LARGEST**2:
+            raise self._complaint(text)
+        return int(value)
 
     def at(self, name: str, layer: int) -> Any:
         """Value of a field whose expression may read `layer`, in that layer."""

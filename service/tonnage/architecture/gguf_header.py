@@ -43,6 +43,12 @@ def gguf_tables() -> dict[str, Table]:
     return complete(tomllib.loads(source.read_text(encoding="utf-8")), {})
 
 
+def stored_format(metadata: Mapping[str, Any]) -> str | None:
+    """Catalogue id of the file type, None when the header names none that is known."""
+    stated = metadata.get("general.file_type")
+    return FILE_TYPES.get(stated) if isinstance(stated, int) else None
+
+
 def content_key(metadata: Mapping[str, Any]) -> bytes:
     """What tells two headers apart: everything but the tokenizer, of which only the size counts."""
     kept = {key: value for key, value in metadata.items() if not key.startswith("tokenizer.")}

@@ -10,7 +10,7 @@ from tonnage.architecture.composition import Reading
 from tonnage.architecture.counts import active_parameters, count_by_component
 from tonnage.architecture.fields import Fields
 from tonnage.architecture.generic import generic_table, unknown_fields
-from tonnage.architecture.gguf_header import FILE_TYPES, config_of, content_key, probably_tied
+from tonnage.architecture.gguf_header import config_of, content_key, probably_tied, stored_format
 from tonnage.architecture.prediction import prediction_layers, prediction_tensors
 from tonnage.architecture.published import Comparison, best_reading, quantization_of
 from tonnage.architecture.tables import tables
@@ -53,12 +53,19 @@ def read_config(
         MissingFact: Keys without which the architecture is not defined; `pointer` is /model/config/<key>.
         ContradictoryWorkload: Values that cannot be, such as a layer list of the wrong length.
     """
-    key = msgspec.msgpack.encode((config, id, revision, parameters, source, trust))
+    key = _content_key(config, id, revision, parameters, source, trust)
     model = _kept.get(key)
     if model is None:
         model = msgspec.structs.replace(_read(config, parameters), id=id, revision=revision, source=source)
         model = _keep(key, model if trust is None else msgspec.structs.replace(model, trust=trust))
     return model
+
+
+def _content_key(*content: Any) -> bytes:
+    try:
+        return msgspec.msgpack.encode(content)
+    except (OverflowError, TypeError):  # a number beyond 64 bits or a type JSON does not know: read, then refused
+        return repr(content).encode()
 
 
 def _keep(key: bytes, model: Model) -> Model:
@@ -122,7 +129,7 @@ def _model(reading: Reading, comparison: Comparison, model_type: str, config: Ma
         max_source_positions=reading.encoder.count("max_position_embeddings") if reading.encoder else 0,
         config=dict(config),
         trust=comparison.trust,
-        notes=(*comparison.notes, *_from_class(text)),
+        notes=(*comparison.notes, *_from_class(text), *_not_counted(reading.fields)),
         unknown_fields=comparison.unknown_fields,
     )
 
@@ -131,6 +138,11 @@ def _from_class(text: Fields) -> tuple[str, ...]:
     taken = sorted(text.taken - {"max_position_embeddings"})
     where = "the config" if text.pointer == "/model/config" else text.pointer.rpartition("/")[2]
     return (f"{where} leaves to its class: {', '.join(taken)}",) if taken else ()
+
+
+def _not_counted(fields: Fields) -> tuple[str, ...]:
+    others = [key for key in fields.table.uncounted if fields.config.get(key)]
+    return (f"not counted, a model of its own: {', '.join(others)}",) if others else ()
 
 
 def _rope_scaling(text: Fields) -> dict[str, Any] | None:
@@ -184,7 +196,7 @@ def _read_gguf(metadata: Mapping[str, Any], parameters: int | None) -> Model:
         words = "tied" if model.tie_word_embeddings else "untied"
         note = f"the header does not say whether the head is tied: taken as {words}"
         model = msgspec.structs.replace(model, notes=(*model.notes, note))
-    stored = FILE_TYPES.get(metadata.get("general.file_type", -1))
+    stored = stored_format(metadata)
     return msgspec.structs.replace(
         model,
         weight_format=stored,

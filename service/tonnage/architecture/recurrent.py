@@ -76,7 +76,10 @@ def gated_delta(fields: Fields) -> Part:
     hidden = fields.integer("hidden_size")
     keys = facts.num_key_heads * facts.key_head_dim
     heads, values = facts.num_value_heads, facts.num_value_heads * facts.value_head_dim
-    if fields.flag("fused_delta_inputs"):
+    if fields.flag("split_delta_inputs"):
+        sizes = {"delta_q": keys, "delta_k": keys, "delta_v": values, "in_proj_z": values}
+        sizes |= {"in_proj_b": heads, "in_proj_a": heads}
+    elif fields.flag("fused_delta_inputs"):
         sizes = {"in_proj_qkvz": 2 * keys + 2 * values, "in_proj_ba": 2 * heads}
     else:
         sizes = {"in_proj_qkv": 2 * keys + values, "in_proj_z": values, "in_proj_b": heads, "in_proj_a": heads}

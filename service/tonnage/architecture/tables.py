@@ -12,7 +12,14 @@ from tonnage.errors import CatalogError
 from tonnage.spec.model import Component, Shard
 
 CLASS_SIZES = "class_sizes.toml"
-TABLE_FILES = ("architectures.toml", "encoders.toml", "towers.toml", "generic.toml")
+TABLE_FILES = (
+    "architectures.toml",
+    "encoders.toml",
+    "towers.toml",
+    "more_architectures.toml",
+    "multimodal.toml",
+    "generic.toml",
+)
 
 
 class TensorRow(Struct, frozen=True, forbid_unknown_fields=True):
@@ -35,7 +42,7 @@ class PartRow(Struct, frozen=True, forbid_unknown_fields=True):
     """A part of a composite model: which nested config describes it and by which table it is read."""
 
     keys: tuple[str, ...]
-    """Keys that may hold its config; "" is the whole config."""
+    """Keys that may hold its config, dotted when nested deeper; "" is the whole config."""
     table: str
     """Table when the nested config names no model type that has one."""
     fixed: bool = False
@@ -92,6 +99,8 @@ class Table(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Keys that shape neither tensors nor caches, as patterns; for a config that is read generically."""
     readings: tuple[Alternative, ...] = ()
     """Other readings of the same keys, tried in order when a published count contradicts the first."""
+    uncounted: tuple[str, ...] = ()
+    """Nested configs of models that a checkpoint also holds and that engines serve apart, if at all."""
     mtp_tensors: tuple[TensorRow, ...] = ()
     """What a multi-token-prediction layer has beside a copy of the last decoder layer."""
 

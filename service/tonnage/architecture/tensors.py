@@ -77,7 +77,7 @@ def from_rows(fields: Fields, rows: tuple[TensorRow, ...]) -> list[Tensor]:
 
 
 def _from_row(fields: Fields, row: TensorRow) -> list[Tensor]:
-    rows, columns, copies = (int(fields.evaluate(text)) for text in (row.rows, row.columns, row.copies))
+    rows, columns, copies = (fields.size(text) for text in (row.rows, row.columns, row.copies))
     if rows < 1 or columns < 1 or copies < 1:
         return []
     weight = Tensor(
