@@ -38,7 +38,7 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "max": max, "min": min, "len": len, "int": int, "sum": sum, "count": lambda many, item: many.count(item),
     "ceil_div": ceil_div, "round_up": round_up, "is_list": lambda value: isinstance(value, list),
     "is_text": lambda value: isinstance(value, str),
-    "get": lambda mapping, key: mapping.get(key) if mapping else None, 
+    "get": lambda mapping, key: mapping.get(key) if mapping else None,
     "one": lambda value: value[0] if isinstance(value, list) else value,
 }  # fmt: skip
 
