@@ -57,7 +57,7 @@ def _unchanging(
     devices: int,
 ) -> tuple[MemoryItem, ...]:
     """What does not depend on the traffic."""
-    items = [_weights(part, model, form, known=known, devices=devices), _workspace(workspace)]
+    items = [_weights(part, model, form, known=known, movable=devices > 1 and unstated), _workspace(workspace)]
     if form.family == "gptq" and form.block_elements > 1 and part.largest_matrix:
         size = generate.exllama_workspace(largest_matrix_elements=part.largest_matrix)
         items.append(
@@ -72,9 +72,9 @@ def _unchanging(
     return tuple(items)
 
 
-def _weights(part: Resident, model: Model, form: WeightFormat, *, known: bool, devices: int) -> MemoryItem:
-    """Weights as the allocator counts them; a device map over several GPUs may place one layer differently."""
-    moved = part.exact // max(1, len(part.layers)) if devices > 1 else 0
+def _weights(part: Resident, model: Model, form: WeightFormat, *, known: bool, movable: bool) -> MemoryItem:
+    """Weights as the allocator counts them; releases before 5.0 place a layer or two of a device map differently."""
+    moved = part.exact // max(1, len(part.layers)) if movable else 0
     scatter = _scatter(part.exact) + moved
     low, high = min(part.exact, part.counted) - scatter, part.counted + scatter
     basis: Basis = "user" if known else "exact" if model.trust in ("exact", "checked") else "derived"

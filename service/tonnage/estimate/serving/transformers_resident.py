@@ -48,7 +48,7 @@ class Resident(Struct, frozen=True, kw_only=True):
     largest_matrix: int
     """Elements of the largest quantized matrix. [elements]"""
     extra_head: int
-    """A head that duplicates the embedding: stored by the checkpoint, or made and dropped while loading. [bytes]"""
+    """A head of its own that is dropped once it is tied to the embedding. [bytes]"""
     tied_head: int = 0
     """What a warm-up takes for a tied head that is never used. [bytes]"""
 
@@ -106,7 +106,10 @@ def _blocks(
     model: Model, weight_format: WeightFormat, formats: Mapping[str, WeightFormat], dtype: str, loading: Loading
 ) -> list[_Block]:
     stored = stored_tensors(model, weight_format, formats, dtype)
-    first, last = _Block(None, [], embedding=True), _Block(None, [], head=True)
+    quantized = weight_format.kind == "linear"
+    tied = model.tie_word_embeddings
+    own_head = not tied or (quantized and weight_format.family in _UNTIES_HEAD)
+    first, last = _Block(None, [], embedding=True, head=not own_head), _Block(None, [], head=own_head)
     layers = {index: _Block(index, []) for index in range(model.num_hidden_layers)}
     for entry in stored:
         runs = tuple(_runs(entry, loading.fused_experts))
@@ -119,10 +122,10 @@ def _blocks(
         for block in held:
             block.runs += runs
             block.largest = max(block.largest, largest)
-    if model.tie_word_embeddings and weight_format.kind == "linear":
-        last.extra_head = _tied_head_bytes(stored, model)
-        if weight_format.family in _UNTIES_HEAD:
-            last.runs.append((last.extra_head, 1))
+    if tied and own_head:
+        last.runs.append((_tied_head_bytes(stored, model), 1))
+    elif tied and quantized:
+        first.extra_head = _tied_head_bytes(stored, model)
     return [first, *layers.values(), last]
 
 
@@ -160,7 +163,8 @@ def _starts(blocks: list[_Block], loading: Loading, devices: int) -> tuple[int, 
     layers = max(sizes[1:-1], default=0)
     largest = max(sizes) if loading.largest_leaf else layers
     budget = generate.balanced_budget(total=sum(sizes), devices=devices, largest_block=largest)
-    return generate.balanced_split(blocks=sizes, budget=budget, devices=devices, kept_free=max(sizes))
+    kept_free = layers if blocks[0].head else max(sizes[1:])
+    return generate.balanced_split(blocks=sizes, budget=budget, devices=devices, kept_free=kept_free)
 
 
 def _ranges(starts: tuple[int, ...], end: int) -> Iterator[tuple[int, int]]:
@@ -170,19 +174,18 @@ def _ranges(starts: tuple[int, ...], end: int) -> Iterator[tuple[int, int]]:
 def _resident(blocks: list[_Block], model: Model, loading: Loading) -> Resident:
     runs = [run for block in blocks for run in block.runs]
     exact = sum(size * count for size, count in runs)
-    extra = blocks[-1].extra_head
-    tied = _largest(blocks[0]) if model.tie_word_embeddings and blocks[0].embedding and blocks[-1].head else 0
+    tied = _largest(blocks[0]) if model.tie_word_embeddings and blocks[0].head else 0
     warm = int(loading.warm * exact) + (tied if loading.warm_tied_head else 0)
     return Resident(
         layers=tuple(block.layer for block in blocks if block.layer is not None),
         embedding=blocks[0].embedding,
-        head=blocks[-1].head,
+        head=blocks[0].head or blocks[-1].head,
         exact=exact,
         counted=allocator.allocated(tensors=runs, warm=warm),
         reserved=allocator.reserved(tensors=runs, warm=warm),
         gaps=allocator.gaps(tensors=runs, warm=warm),
         largest_matrix=max(block.largest for block in blocks),
-        extra_head=extra,
+        extra_head=sum(block.extra_head for block in blocks),
         tied_head=tied,
     )
 
