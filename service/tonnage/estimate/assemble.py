@@ -1,13 +1,9 @@
 """
 An account becomes an answer: totals by counter, the peak, what is required, the verdict.
 
-Nothing here knows an engine. Items of one phase add up; phases are compared, never added. Independent
-bands add as the root of their squares, so that a sum of many small uncertainties stays narrow enough to
-decide on.
+Nothing here knows an engine; sums are the business of `estimate.totals`.
 """
 
-from collections.abc import Iterable
-from math import isqrt
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -15,6 +11,7 @@ from msgspec.structs import replace
 from tonnage.estimate.identity import digest, model_report, versions
 from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.rules import rules_of_thumb
+from tonnage.estimate.totals import Sum, Summed, banded, joined, largest_items, needed, summed, total
 from tonnage.spec.card import Measurement
 from tonnage.spec.facts import Gpu
 from tonnage.spec.report import (
@@ -22,7 +19,6 @@ from tonnage.spec.report import (
     Account,
     Amount,
     Capacity,
-    Counters,
     Estimate,
     Finding,
     GpuLoad,
@@ -31,7 +27,6 @@ from tonnage.spec.report import (
     Measured,
     MemoryItem,
     Peak,
-    Phase,
     Verdict,
     exactly,
 )
@@ -83,13 +78,14 @@ def _account(workload: Workload) -> Account:
 def judge(workload: Workload, account: Account) -> Judgement:
     """Loads summed by phase and counter, the worst of them, and what the card requires."""
     claimed = account.claimed_bytes is not None
-    gpus = tuple(_gpu_report(load, claimed) for load in account.loads)
+    sums = [summed(load.phases, claimed) for load in account.loads]
+    gpus = tuple(map(_gpu_report, account.loads, sums))
     worst = max(range(len(gpus)), key=lambda i: gpus[i].peak.device.expected)
-    needed = tuple(_needed(load, report, claimed) for load, report in zip(account.loads, gpus, strict=True))
-    derived = max(needed, key=lambda a: a.expected)
+    needs = tuple(_needed(load, found, claimed) for load, found in zip(account.loads, sums, strict=True))
+    derived = max(needs, key=lambda a: a.expected)
     reserve = workload.reserve_bytes + int(workload.reserve_fraction * derived.expected)
     required = Amount(derived.low + reserve, derived.expected + reserve, derived.high + reserve)
-    return Judgement(gpus, worst, needed, required, reserve, gpus[worst].peak.device if claimed else None)
+    return Judgement(gpus, worst, needs, required, reserve, gpus[worst].peak.device if claimed else None)
 
 
 class Screening(NamedTuple):
@@ -114,9 +110,9 @@ def screen(workload: Workload, account: Account) -> Screening:
     peak: Amount | None = None
     derived: Amount | None = None
     for load in account.loads:
-        device, needed = _device_peak(load, claimed)
+        device, need = _device_peak(load, claimed)
         peak = device if peak is None or device.expected > peak.expected else peak
-        derived = needed if derived is None or needed.expected > derived.expected else derived
+        derived = need if derived is None or need.expected > derived.expected else derived
     if peak is None or derived is None:
         raise ValueError("an account without loads")
     reserve = workload.reserve_bytes + int(workload.reserve_fraction * derived.expected)
@@ -127,7 +123,7 @@ def screen(workload: Workload, account: Account) -> Screening:
 def _device_peak(load: GpuLoad, claimed: bool) -> tuple[Amount, Amount]:
     """Device total of the worst phase, and of the worst with the claimed pool replaced by the demand."""
     demand = load.demand_kv if claimed else None
-    worst = needed = (-1, 0, 0)
+    worst = without = (-1, 0, 0)
     largest, needs_demand = -1, False
     for phase in load.phases:
         at, rest = _device_sums(phase.items, claimed)
@@ -136,27 +132,16 @@ def _device_peak(load: GpuLoad, claimed: bool) -> tuple[Amount, Amount]:
         if demand is not None:
             size = at[0] if rest is None else rest[0] + demand.expected
             if size > largest:
-                largest, needed, needs_demand = size, rest or at, rest is not None
-    peak = _banded(*worst)
+                largest, without, needs_demand = size, rest or at, rest is not None
+    peak = banded(*worst)
     if load.needed is not None:
         return peak, load.needed
     if demand is None:
         return peak, peak
-    return peak, _joined(_banded(*needed), demand) if needs_demand else _banded(*needed)
+    return peak, joined(banded(*without), demand) if needs_demand else banded(*without)
 
 
-def _joined(rest: Amount, demand: Amount) -> Amount:
-    """Two independent amounts alive together."""
-    below = (rest.expected - rest.low) ** 2 + (demand.expected - demand.low) ** 2
-    above = (rest.high - rest.expected) ** 2 + (demand.high - demand.expected) ** 2
-    return _banded(rest.expected + demand.expected, below, above)
-
-
-Sums = tuple[int, int, int]
-"""Expected sum, squared half-widths below and above. [bytes, bytes^2]"""
-
-
-def _device_sums(items: tuple[MemoryItem, ...], claimed: bool) -> tuple[Sums, Sums | None]:
+def _device_sums(items: tuple[MemoryItem, ...], claimed: bool) -> tuple[Sum, Sum | None]:
     """
     Sums of a phase over all counters.
 
@@ -237,88 +222,22 @@ def assemble(workload: Workload, account: Account) -> Estimate:
     )
 
 
-def total(items: Iterable[MemoryItem], *, claimed: bool = False) -> Counters:
-    """
-    Sum of the items of one moment by counter.
-
-    Args:
-        items: Items alive together.
-        claimed: Whether the engine's pool is among them: inside its budget only the sum is certain.
-
-    Returns:
-        Allocated, reserved and device totals; bands combine as independent ones do.
-    """
-    sums = [0, 0, 0]
-    below = [0, 0, 0]
-    above = [0, 0, 0]
-    for item in items:
-        amount = item.bytes
-        counter = item.counter
-        at = 0 if counter == "allocated" else 1 if counter == "reserved" else 2
-        sums[at] += amount.expected
-        if not (claimed and item.inside_budget):
-            below[at] += (amount.expected - amount.low) ** 2
-            above[at] += (amount.high - amount.expected) ** 2
-    allocated = _banded(sums[0], below[0], above[0])
-    if not (sums[1] or sums[2] or above[1] or above[2]):
-        return Counters(allocated, allocated, allocated)
-    reserved = _banded(sums[0] + sums[1], below[0] + below[1], above[0] + above[1])
-    device = _banded(sum(sums), sum(below), sum(above))
-    return Counters(allocated, reserved, device)
-
-
-def _banded(expected: int, below_squared: int, above_squared: int) -> Amount:
-    return Amount(max(0, expected - isqrt(below_squared)), expected, expected + isqrt(above_squared))
-
-
-def _is_pool(items: tuple[MemoryItem, ...]) -> bool:
-    return any(item.component == "kv_cache" and item.inside_budget for item in items)
-
-
-def _gpu_report(load: GpuLoad, claimed: bool) -> GpuReport:
-    phases = tuple(
-        Phase(phase=p.phase, total=total(p.items, claimed=claimed and _is_pool(p.items)), items=p.items)
-        for p in load.phases
-    )
-    at = max(phases, key=lambda p: p.total.device.expected)
+def _gpu_report(load: GpuLoad, found: Summed) -> GpuReport:
     peak = Peak(
-        phase=at.phase,
+        phase=found.worst.phase,
         gpu_index=load.ranks[0],
-        allocated=max((p.total.allocated for p in phases), key=lambda a: a.expected),
-        reserved=max((p.total.reserved for p in phases), key=lambda a: a.expected),
-        device=at.total.device,
+        allocated=found.allocated,
+        reserved=found.reserved,
+        device=found.worst.total.device,
     )
-    return GpuReport(ranks=load.ranks, stage=load.stage, peak=peak, items=largest_items(phases), phases=phases)
+    return GpuReport(ranks=load.ranks, stage=load.stage, peak=peak, items=found.items, phases=found.phases)
 
 
-def largest_items(phases: Iterable[Phase]) -> tuple[MemoryItem, ...]:
-    """Each component's largest item over the phases; of one component all items of its largest phase."""
-    best: dict[str, tuple[int, list[MemoryItem]]] = {}
-    for phase in phases:
-        by_component: dict[str, list[MemoryItem]] = {}
-        for item in phase.items:
-            by_component.setdefault(item.component, []).append(item)
-        for component, items in by_component.items():
-            size = sum(i.bytes.expected for i in items)
-            if component not in best or size > best[component][0]:
-                best[component] = (size, items)
-    return tuple(item for _, items in best.values() for item in items)
-
-
-def _needed(load: GpuLoad, report: GpuReport, claimed: bool) -> Amount:
+def _needed(load: GpuLoad, found: Summed, claimed: bool) -> Amount:
     """Device peak with the claimed pool replaced by what the demand needs of it."""
     if load.needed is not None:
         return load.needed
-    if load.demand_kv is None or not claimed:
-        return report.peak.device
-    return max((_without_pool(p, load.demand_kv) for p in report.phases), key=lambda a: a.expected)
-
-
-def _without_pool(phase: Phase, demand: Amount) -> Amount:
-    if not _is_pool(phase.items):
-        return phase.total.device
-    rest = total([i for i in phase.items if i.component != "kv_cache" or not i.inside_budget]).device
-    return _joined(rest, demand)
+    return found.worst.total.device if load.demand_kv is None or not claimed else needed(found, load.demand_kv)
 
 
 def _capacity(workload: Workload) -> Capacity | None:
@@ -417,3 +336,6 @@ def _by_counter(worst: GpuReport, measurement: Measurement) -> Amount:
             return found
     peak: Amount = getattr(worst.peak, measurement.counter)
     return peak
+
+
+__all__ = ["account_of", "assemble", "compare", "judge", "largest_items", "screen", "total", "verdict"]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import lru_cache, wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -38,7 +38,7 @@ def remembered(maximum: int = 4096) -> Callable[[Callable[P, R]], Callable[P, R]
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        by_hash: Callable[P, R] = lru_cache(maxsize=maximum)(function)
+        by_hash = cast("Callable[P, R]", lru_cache(maxsize=maximum)(function))
 
         @lru_cache(maxsize=maximum)
         def by_identity(*args: Any, **kwargs: Any) -> R:

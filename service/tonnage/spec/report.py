@@ -256,6 +256,8 @@ class Estimate(Struct, frozen=True, kw_only=True):
 class PhaseItems(Struct, frozen=True):
     """The items alive at the worst moment of one phase on one GPU."""
 
+    __hash__ = object.__hash__  # its totals are remembered by identity: accounts that share it share them
+
     phase: PhaseName
     items: tuple[MemoryItem, ...]
 

@@ -1,0 +1,210 @@
+"""
+Items summed by phase and counter.
+
+Items of one phase add up; phases are compared, never added. Independent bands add as the root of their squares,
+so that a sum of many small uncertainties stays narrow enough to decide on. Inside a budget that an engine claims
+as a whole only the sum is certain, whatever its parts are.
+"""
+
+from collections.abc import Iterable
+from math import isqrt
+from typing import NamedTuple
+
+from tonnage.estimate.identity_cache import remembered
+from tonnage.spec.report import Amount, Counters, MemoryItem, Phase, PhaseItems
+
+Sum = tuple[int, int, int]
+"""Expected bytes of items, and the squares of their half-widths below and above."""
+_NOTHING: Sum = (0, 0, 0)
+
+
+class Summed(NamedTuple):
+    """The phases of one load with their totals, and what the load is judged by."""
+
+    phases: tuple[Phase, ...]
+    worst: Phase
+    """Phase of the largest device total."""
+    allocated: Amount
+    reserved: Amount
+    items: tuple[MemoryItem, ...]
+    """Each component's largest items over the phases."""
+    rests: tuple[Amount | None, ...]
+    """Device total of each phase without its claimed pool; None for a phase that has none. [bytes]"""
+
+
+@remembered(1024)
+def summed(phases: tuple[PhaseItems, ...], claimed: bool) -> Summed:
+    """
+    Totals of every phase of one load.
+
+    Args:
+        phases: Items by phase; an engine hands out the same tuple for cards that differ only in their traffic.
+        claimed: The engine claims a pool.
+
+    Returns:
+        Phases with totals, the peak by counter, and each phase without the pool.
+    """
+    totals = []
+    rests = []
+    for phase in phases:
+        items = phase.items
+        rest = None
+        if claimed and _has_pool(items):
+            counters, rest = _around_pool(items)
+        else:
+            counters = total(items)
+        totals.append(Phase(phase=phase.phase, total=counters, items=items))
+        rests.append(rest)
+    return Summed(
+        phases=tuple(totals),
+        worst=max(totals, key=_device_expected),
+        allocated=max((p.total.allocated for p in totals), key=_expected),
+        reserved=max((p.total.reserved for p in totals), key=_expected),
+        items=largest_items(totals),
+        rests=tuple(rests),
+    )
+
+
+def needed(found: Summed, demand: Amount) -> Amount:
+    """
+    Device peak with the claimed pool replaced by what the demand needs of it.
+
+    Args:
+        found: Totals of the load.
+        demand: What the demand needs. [bytes]
+
+    Returns:
+        Device memory that the load needs. [bytes]
+    """
+    largest, at = -1, 0
+    for n, (phase, rest) in enumerate(zip(found.phases, found.rests, strict=True)):
+        expected = phase.total.device.expected if rest is None else rest.expected + demand.expected
+        if expected > largest:
+            largest, at = expected, n
+    without = found.rests[at]
+    return found.phases[at].total.device if without is None else joined(without, demand)
+
+
+def total(items: Iterable[MemoryItem], *, claimed: bool = False) -> Counters:
+    """
+    Sum of the items of one moment by counter.
+
+    Args:
+        items: Items alive together.
+        claimed: Whether the engine's pool is among them: inside its budget only the sum is certain.
+
+    Returns:
+        Allocated, reserved and device totals; bands combine as independent ones do.
+    """
+    if claimed:
+        return _around_pool(items)[0]
+    allocated = reserved = device = 0
+    below = reserved_below = device_below = above = reserved_above = device_above = 0
+    for item in items:
+        amount, counter = item.bytes, item.counter
+        expected = amount.expected
+        under, over = expected - amount.low, amount.high - expected
+        if counter == "allocated":
+            allocated += expected
+            below += under * under
+            above += over * over
+        elif counter == "reserved":
+            reserved += expected
+            reserved_below += under * under
+            reserved_above += over * over
+        else:
+            device += expected
+            device_below += under * under
+            device_above += over * over
+    return _nested(
+        (allocated, below, above), (reserved, reserved_below, reserved_above), (device, device_below, device_above)
+    )
+
+
+def _around_pool(items: Iterable[MemoryItem]) -> tuple[Counters, Amount]:
+    """Totals of a moment with a claimed pool, whose budget has no band of its own; and the device total without the pool."""
+    allocated = reserved = device = pool = 0
+    below = reserved_below = device_below = inside_below = above = reserved_above = device_above = inside_above = 0
+    for item in items:
+        amount, counter = item.bytes, item.counter
+        expected = amount.expected
+        under, over = expected - amount.low, amount.high - expected
+        if item.inside_budget:
+            if item.component == "kv_cache":
+                pool += expected
+            else:
+                inside_below += under * under
+                inside_above += over * over
+            under = over = 0
+        if counter == "allocated":
+            allocated += expected
+            below += under * under
+            above += over * over
+        elif counter == "reserved":
+            reserved += expected
+            reserved_below += under * under
+            reserved_above += over * over
+        else:
+            device += expected
+            device_below += under * under
+            device_above += over * over
+    counters = _nested(
+        (allocated, below, above), (reserved, reserved_below, reserved_above), (device, device_below, device_above)
+    )
+    rest = banded(
+        allocated + reserved + device - pool,
+        below + reserved_below + device_below + inside_below,
+        above + reserved_above + device_above + inside_above,
+    )
+    return counters, rest
+
+
+def _nested(allocated: Sum, reserved: Sum, device: Sum) -> Counters:
+    """Sums by innermost counter as what each counter shows."""
+    expected, below, above = allocated
+    first = banded(expected, below, above)
+    if reserved == device == _NOTHING:
+        return Counters(first, first, first)
+    expected, below, above = expected + reserved[0], below + reserved[1], above + reserved[2]
+    second = first if reserved == _NOTHING else banded(expected, below, above)
+    return Counters(first, second, banded(expected + device[0], below + device[1], above + device[2]))
+
+
+def largest_items(phases: Iterable[Phase]) -> tuple[MemoryItem, ...]:
+    """Each component's largest item over the phases; of one component all items of its largest phase."""
+    largest: dict[str, int] = {}
+    holders: dict[str, Phase] = {}
+    for phase in phases:
+        sizes: dict[str, int] = {}
+        for item in phase.items:
+            component = item.component
+            sizes[component] = sizes.get(component, 0) + item.bytes.expected
+        for component, size in sizes.items():
+            if component not in largest or size > largest[component]:
+                largest[component], holders[component] = size, phase
+    return tuple(item for name, phase in holders.items() for item in phase.items if item.component == name)
+
+
+def joined(rest: Amount, demand: Amount) -> Amount:
+    """Two independent amounts alive together. [bytes]"""
+    below = (rest.expected - rest.low) ** 2 + (demand.expected - demand.low) ** 2
+    above = (rest.high - rest.expected) ** 2 + (demand.high - demand.expected) ** 2
+    return banded(rest.expected + demand.expected, below, above)
+
+
+def banded(expected: int, below_squared: int, above_squared: int) -> Amount:
+    """Amount of a sum and the squares of its half-widths. [bytes]"""
+    low = expected - isqrt(below_squared)
+    return Amount(low if low > 0 else 0, expected, expected + isqrt(above_squared))
+
+
+def _has_pool(items: Iterable[MemoryItem]) -> bool:
+    return any([item.inside_budget and item.component == "kv_cache" for item in items])  # noqa: C419  (a list is faster for so few)
+
+
+def _expected(amount: Amount) -> int:
+    return amount.expected
+
+
+def _device_expected(phase: Phase) -> int:
+    return phase.total.device.expected
