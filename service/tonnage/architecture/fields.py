@@ -6,8 +6,9 @@ from typing import Any
 from tonnage.architecture.expressions import names_in, parse
 from tonnage.architecture.tables import Table
 from tonnage.errors import CatalogError, ContradictoryWorkload, MissingFact
+from tonnage.units import BILLION
 
-LARGEST = 10**9
+LARGEST = BILLION
 """No dimension of a real model is larger; beyond it a config is nonsense. [elements]"""
 
 
