@@ -64,6 +64,6 @@ def _regime(job: Settings) -> Band:
         (job.release.code == "torchtune" and not job.trains_base, Band(0.16, 0.10)),
         (job.compiled or job.release.code == "torchtune", Band(0.08, 0.10)),
         (job.card.framework == "axolotl", Band(0.08, 0.20)),
-        (job.quantized, Band(0.06, 0.06)),
+        (job.quantized, Band(0.05, 0.05)),
     )
     return next((band for holds, band in rules if holds), Band(0.04, 0.05))
