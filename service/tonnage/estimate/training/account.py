@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from tonnage.estimate.training import counters
 from tonnage.estimate.training.bands import Band, allocated_band, may_fall_short
 from tonnage.estimate.training.fused import fused_profile
@@ -18,6 +20,7 @@ from tonnage.estimate.training.sharding import Held, held
 from tonnage.estimate.training.sizes import Rank, ranks_of
 from tonnage.estimate.training.states import loaded_format
 from tonnage.estimate.training.step import Batch, candidates
+from tonnage.estimate.training.usual import usual_model
 from tonnage.laws import optimizer as optimizer_laws
 from tonnage.laws.activations import stale_inputs
 from tonnage.laws.loss import causal_upcast
@@ -50,6 +53,10 @@ def account(workload: Workload) -> Account:
     Raises:
         SizingError: The card contradicts itself, or no law covers it.
     """
+    if not workload.model.known:
+        placed = workload.placement
+        model = usual_model(workload.model, placed.tensor_parallel_size, placed.pipeline_parallel_size)
+        workload = replace(workload, model=model)
     job = settings(workload)
     model = workload.model
     objective = objective_of(job)
@@ -115,7 +122,7 @@ def _load(whole: _Job, rank: Rank) -> GpuLoad:
 def _band(whole: _Job) -> Band:
     model = whole.workload.model
     routed = any(g.layer.moe is not None for g in model.layers)
-    return allocated_band(whole.settings, known=model.known, generic=model.trust in ("generic", "count"), routed=routed)
+    return allocated_band(whole.settings, known=model.trust != "count", generic=model.trust == "generic", routed=routed)
 
 
 def _batch(whole: _Job, rank: Rank) -> Batch:

@@ -12,7 +12,7 @@ Source:
 from tonnage.estimate.training import operators as op
 from tonnage.estimate.training.latent import latent_queries_keys_values
 from tonnage.estimate.training.recipe import Recipe
-from tonnage.estimate.training.tape import Parameter, Tape, Tensor, per_token
+from tonnage.estimate.training.tape import Out, Parameter, Tape, Tensor, constant, gradient, per_token
 from tonnage.spec.model import Attention, Layer, Mlp, Model, Moe
 
 
@@ -101,12 +101,25 @@ class Block:
         """A linear with the adapter it may carry."""
         if not self._carries(role):
             return self.base(x, role, out)
+        if self.recipe.scales:
+            return self._scaled(x, role, out)
         return self._dora(x, role, _width(x), out) if self.recipe.dora else self._adapted(x, role, out)
 
     def _carries(self, role: str) -> bool:
         """Whether a linear has an adapter; one on a part of a fused matrix works on the whole."""
         adapted = self.recipe.adapted
         return role in adapted or (role == "qkv" and not adapted.isdisjoint(("q", "k", "v")))
+
+    def _scaled(self, x: Tensor, role: str, out: int) -> Tensor:
+        """IA3: a vector over the output, over the input of the feed-forward's last linear."""
+        tape, width = self.tape, self.recipe.adapter_bytes
+        if role == "down":
+            kept = x.element_bytes
+            scale = self.weight(f"{role}.scale", _width(x), element_bytes=width, trains=True)
+            return self.base(op.cast(tape, op.weighted(tape, x, scale), kept), role, out)
+        result = self.base(x, role, out)
+        scale = self.weight(f"{role}.scale", out, element_bytes=width, trains=True)
+        return op.cast(tape, op.weighted(tape, result, scale), result.element_bytes)
 
     def _adapted(self, x: Tensor, role: str, out: int) -> Tensor:
         recipe, tape, width = self.recipe, self.tape, _width(x)
@@ -359,12 +372,29 @@ class Block:
     def _grouped(self, x: Tensor, role: str, elements: int, out: int) -> Tensor:
         """One product for all experts; a quantized stack is dequantized whole."""
         recipe, tape = self.recipe, self.tape
+        if not recipe.adapted.isdisjoint((role, *_FUSED_EXPERTS.get(role, ()))):
+            return self._adapted_stack(x, role, elements, out)
         if not recipe.four_bit:
             return op.grouped(tape, x, self.weight(role, elements), per_token(out))
         x = op.cast(tape, x, recipe.compute_bytes)
         return op.dequantized(
             tape, x, per_token(out), elements=elements, scales=0, keeps_input=recipe.keeps_inputs, copies=1
         )
+
+    def _adapted_stack(self, x: Tensor, role: str, elements: int, out: int) -> Tensor:
+        """Adapters of a parameter: their product is added to the whole stack, and the sum is kept for backward."""
+        recipe, tape = self.recipe, self.tape
+        experts = self.layer.moe.num_experts if self.layer.moe is not None else 1
+        width, chosen = recipe.adapter_bytes, max(1, self.layer.moe.num_experts_per_tok if self.layer.moe else 1)
+        a = self.weight(f"{role}.A", recipe.rank * experts * _width(x) // chosen, element_bytes=width, trains=True)
+        b = self.weight(f"{role}.B", recipe.rank * experts * out // chosen, element_bytes=width, trains=True)
+        made = tape.node([a, b], [Out(gradient(p.elements * width)) for p in (a, b)])
+        delta = op.scale(tape, tape.new(constant(elements), width, made))
+        delta = op.cast(tape, delta, recipe.compute_bytes if recipe.four_bit else recipe.weight_bytes)
+        unpacked = op.matrix(tape, elements, recipe.compute_bytes) if recipe.four_bit else None
+        whole = op.shift(tape, delta)
+        del unpacked, delta
+        return op.matmul(tape, op.cast(tape, x, whole.element_bytes), whole, per_token(out))
 
     def _shared(self, x: Tensor, moe: Moe) -> Tensor:
         tape, width = self.tape, moe.shared_intermediate_size
@@ -417,6 +447,7 @@ def normalised(tape: Tape, x: Tensor, weight: Parameter, *, kind: str, fused: bo
     return op.weighted(tape, op.cast(tape, h, kept), weight)
 
 
+_FUSED_EXPERTS = {"expert_gate_up": ("expert_gate", "expert_up")}
 _STREAM_DROPOUTS = ("resid_pdrop", "residual_dropout", "hidden_dropout", "dropout", "hidden_dropout_prob")
 _SCORE_DROPOUTS = ("attn_pdrop", "attention_dropout", "attention_probs_dropout_prob")
 

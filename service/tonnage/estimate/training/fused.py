@@ -3,6 +3,7 @@
 from tonnage.estimate.training.profile import Part, StepProfile
 from tonnage.estimate.training.recipe import Recipe
 from tonnage.estimate.training.tape import ZERO, Form, gradient, per_logit_token, per_token, plus, scaled, times
+from tonnage.estimate.training.usual import layer_groups
 from tonnage.laws import activations
 from tonnage.spec.model import Layer, Model
 
@@ -18,7 +19,7 @@ def fused_profile(model: Model, recipe: Recipe) -> StepProfile:
     Returns:
         Parts as linear forms in the batch.
     """
-    groups = [(g.layer, len(g.indices)) for g in model.layers if g.layer.role == "decoder"]
+    groups = [(g.layer, g.count) for g in layer_groups(model)]
     layers = [_layer(layer, model, recipe) for layer, _ in groups]
     width = _stream(model, recipe)
     tail_net, tail_top, tail_backward = _tail(model, recipe)

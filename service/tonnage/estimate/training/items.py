@@ -49,7 +49,7 @@ def moment_of(candidate: Candidate, batch: Batch, held: Held, stale: int) -> Mom
     form, measures = candidate.form, batch.measures
     tokens = form[1] * measures[1] + form[2] * measures[2] + form[3] * measures[3]
     backward = candidate.phase == "backward"
-    gradients = held.gradients_before + form[4] + int(candidate.done * held.gradients_done)
+    gradients = max(0, held.gradients_before + form[4] + int(candidate.done * held.gradients_done))
     return Moment(
         phase=candidate.phase,
         name=candidate.name,

@@ -26,6 +26,7 @@ from tonnage.estimate.training.tape import (
     times,
     undominated,
 )
+from tonnage.estimate.training.usual import layer_groups
 from tonnage.spec.model import Layer, Model
 
 
@@ -118,7 +119,7 @@ def _kinds(model: Model, recipe: Recipe) -> list[tuple[Layer, tuple[int, ...]]]:
 
     In a frozen model the first layer's input needs no gradient, so what stands before its first adapter keeps nothing.
     """
-    groups = [(g.layer, g.indices) for g in model.layers if g.layer.role == "decoder"]
+    groups = [(g.layer, g.indices) for g in layer_groups(model)]
     needs_gradients = recipe.trains or "embed" in recipe.saved_modules or recipe.checkpointing != "none"
     if needs_gradients:
         return groups
@@ -143,7 +144,7 @@ class _Run:
         self.model = model
         self.recipe = recipe
         self.layers = layers
-        kind = LitBlock if recipe.code == "litgpt" else Block
+        kind = LitBlock if recipe.code == "litgpt" and not recipe.scales else Block
         self.blocks = [kind(tape, layer, model, recipe) for layer in layers]
         self.masks: list[Tensor] = []
         self.loss: Tensor | None = None
@@ -178,7 +179,9 @@ class _Run:
     def _embedded(self) -> Tensor:
         tape, model, recipe = self.tape, self.model, self.recipe
         x = op.embedding(tape, self.embedding, model.hidden_size)
-        if x.node is None and recipe.input_gradients and recipe.checkpointing != "none":
+        if recipe.virtual_tokens:
+            x = op.concatenate(tape, self._prompts(), x)
+        elif x.node is None and recipe.input_gradients and recipe.checkpointing != "none":
             x = tape.leaf(x, held=True)
         if model.config.get("embedding_multiplier", 1) != 1:
             x = op.scale(tape, x)
@@ -191,6 +194,14 @@ class _Run:
             kinds = {layer.attention.kind for layer in self.layers if layer.attention is not None}
             self.masks = [tape.new(op.pairs(1), x.element_bytes) for _ in kinds]
         return x
+
+    def _prompts(self) -> Tensor:
+        """Embeddings of virtual tokens, which train."""
+        tape, elements = self.tape, self.recipe.virtual_tokens * self.model.hidden_size
+        table = Parameter(elements, self.recipe.adapter_bytes, trains=True)
+        node = tape.node([table], [Out(gradient(elements * table.element_bytes))])
+        rows = tape.new(constant(elements), table.element_bytes, node)
+        return op.cast(tape, rows, self.recipe.norm_bytes)
 
     def _run_block(self, block: Block, x: Tensor) -> Tensor:
         if self.recipe.checkpointing == "none":
@@ -229,6 +240,9 @@ class _Run:
         if "head" not in recipe.adapted:
             return logits
         width = recipe.adapter_bytes
+        if recipe.scales:
+            scale = Parameter(self.model.vocab_size, width, trains=True)
+            return op.cast(tape, op.weighted(tape, logits, scale), logits.element_bytes)
         a = Parameter(recipe.rank * self.model.hidden_size, width, trains=True)
         b = Parameter(recipe.rank * self.model.vocab_size, width, trains=True)
         x = op.dropout(tape, op.cast(tape, h, width), active=recipe.dropout)

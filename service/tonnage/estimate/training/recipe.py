@@ -28,6 +28,10 @@ class Recipe(Struct, frozen=True, kw_only=True):
     adapted: frozenset[str] = frozenset()
     """Roles of the linears that carry an adapter."""
     rank: int = 0
+    scales: bool = False
+    """Adapters are vectors that scale (IA3), not pairs of matrices."""
+    virtual_tokens: int = 0
+    """Trained embeddings before the input. [tokens]"""
     adapter_bytes: int = 4
     dropout: bool = False
     dora: bool = False

@@ -4,16 +4,18 @@ from typing import Any
 
 from msgspec import Struct
 
-from tonnage.errors import MissingFact
+from tonnage.errors import ContradictoryWorkload, MissingFact
 from tonnage.estimate.training.libraries import Libraries
-from tonnage.estimate.training.targets import Adapted, adapted_linears, default_targets
+from tonnage.estimate.training.targets import ALL_LINEAR, Adapted, adapted_linears, default_targets, scaled_targets
 from tonnage.spec.card import Training
 from tonnage.spec.framework import Defaults, FrameworkRelease
+from tonnage.spec.model import Model
 from tonnage.spec.report import Assumption
 from tonnage.spec.workload import Workload
 
 ADAPTER_METHODS = frozenset({"lora", "qlora", "dora", "rslora"})
-LIGHT_METHODS = frozenset({"ia3", "prompt-tuning", "prefix-tuning"})
+PROMPT_METHODS = frozenset({"prompt-tuning", "prefix-tuning"})
+LIGHT_METHODS = PROMPT_METHODS | {"ia3"}
 SHARDED = frozenset({"zero1", "zero2", "zero3", "fsdp", "fsdp_grad_op", "hsdp", "distributed_optimizer"})
 ZERO = frozenset({"zero1", "zero2", "zero3"})
 FSDP = frozenset({"fsdp", "fsdp_grad_op", "hsdp"})
@@ -83,7 +85,12 @@ class Settings(Struct, frozen=True, kw_only=True):
     @property
     def tokens(self) -> int:
         """Tokens of a micro-batch on one GPU. [tokens]"""
-        return -(-self.micro_batch_size * self.sequence_length // self.context_parallel_size)
+        return -(-self.micro_batch_size * (self.sequence_length + self.virtual_tokens) // self.context_parallel_size)
+
+    @property
+    def virtual_tokens(self) -> int:
+        """Trained embeddings before the input of each sequence. [tokens]"""
+        return self.rank if self.method in PROMPT_METHODS else 0
 
     @property
     def trains_base(self) -> bool:
@@ -255,20 +262,33 @@ def _adapters(
         return (), 0, False
     lora, defaults, model = card.lora, release.defaults, workload.model
     targets = tuple(lora.target_modules) if lora is not None and lora.target_modules is not None else None
-    if targets is None:
-        targets = defaults.lora_target_modules or default_targets(model)
-        read.assume("lora.target_modules", list(targets), read.why)
     rank = lora.rank if lora is not None else read.assume("lora.rank", defaults.lora_rank, read.why)
+    if card.method in PROMPT_METHODS:
+        return (), rank, False
+    if targets is None:
+        targets = _default_targets(card, defaults, model)
+        read.assume("lora.target_modules", list(targets), read.why)
     dropout = lora.dropout if lora is not None else None
     if dropout is None and card.method in ADAPTER_METHODS:
         dropout = read.assume("lora.dropout", defaults.lora_dropout, read.why)
     linears = adapted_linears(model, targets, libraries.experts_are_linears)
-    if not linears and model.known and card.method in ADAPTER_METHODS:
-        linears = adapted_linears(model, default_targets(model), libraries.experts_are_linears)
-        read.assume(
-            "lora.target_modules", list(default_targets(model)), "none of the stated names is a linear of this model"
-        )
+    if not linears:
+        linears = _other_linears(model, read, libraries)
     return linears, rank, bool(dropout)
+
+
+def _default_targets(card: Training, defaults: Defaults, model: Model) -> tuple[str, ...]:
+    return scaled_targets(model) if card.method == "ia3" else defaults.lora_target_modules or default_targets(model)
+
+
+def _other_linears(model: Model, read: _Reader, libraries: Libraries) -> tuple[Adapted, ...]:
+    """Where no linear has one of the names: PEFT's own choice, else all linears."""
+    for targets in (default_targets(model), (ALL_LINEAR,)):
+        linears = adapted_linears(model, targets, libraries.experts_are_linears)
+        if linears:
+            read.assume("lora.target_modules", list(targets), "none of the names is a linear of this model")
+            return linears
+    raise ContradictoryWorkload("no linear of this model can carry an adapter", pointer="/training/lora/target_modules")
 
 
 def _saved_modules(card: Training) -> frozenset[str]:

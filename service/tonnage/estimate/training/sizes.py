@@ -13,6 +13,7 @@ from tonnage.estimate.training.states import (
     state_width,
     trainable,
 )
+from tonnage.estimate.training.usual import layer_groups
 from tonnage.estimate.weights import StageWeights
 from tonnage.spec.facts import Optimizer
 from tonnage.spec.model import Model
@@ -73,7 +74,7 @@ def ranks_of(workload: Workload, job: Settings) -> tuple[Rank, ...]:
 
 def _rank(whole: _Model, stage: StageWeights) -> Rank:
     job, model, optimizer = whole.job, whole.workload.model, whole.workload.optimizer
-    stated = job.card.lora.trainable_parameters if job.card.lora is not None else None
+    stated = _stated(job, model)
     total = whole.trainable
     share = _share(whole, stage) * ((stated / total) if stated and total else 1.0)
     trained = round(total * share * _active_share(job, model))
@@ -113,6 +114,15 @@ def _sizes(whole: _Model, stage: StageWeights, *, share: float, trained: int, st
         vocabulary=model.vocab_size * model.hidden_size // job.tensor_parallel_size,
         hidden_size=model.hidden_size,
     )
+
+
+def _stated(job: Settings, model: Model) -> int | None:
+    """Trainable parameters as the caller knows them. [unitless]"""
+    if job.card.lora is not None and job.card.lora.trainable_parameters is not None:
+        return job.card.lora.trainable_parameters
+    if model.trust == "count" and job.trains_base and model.trainable_parameters is None:
+        return model.parameters_total
+    return model.trainable_parameters
 
 
 def _gradient_width(job: Settings, group: Trainable) -> int:
@@ -166,7 +176,7 @@ def _largest_layer(model: Model) -> int:
 
 @per_model()
 def _counts(model: Model, layers: tuple[int, ...], stages: int) -> tuple[int, ...]:
-    groups = [g for g in model.layers if g.layer.role == "decoder"]
+    groups = layer_groups(model)
     if stages == 1:
         return tuple(g.count for g in groups)
     here = set(layers)

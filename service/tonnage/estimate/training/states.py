@@ -140,9 +140,6 @@ def trainable(model: Model, what: What) -> tuple[Trainable, ...]:
 
 
 def _whole_model(model: Model, width: int, unties: bool) -> Trainable:
-    if not model.known:
-        count = model.trainable_parameters or model.parameters_total
-        return Trainable(((count, 1, 1),), (), width)
     inside: dict[Shape, int] = {}
     outside: dict[Shape, int] = {}
     for stored in stored_tensors(model, _AS_IS, None, "bf16"):

@@ -145,3 +145,14 @@ PEFT_DEFAULTS: dict[str, tuple[str, ...]] = {
 def default_targets(model: Model) -> tuple[str, ...]:
     """PEFT's own choice for a model type: queries and values where it has no other."""
     return PEFT_DEFAULTS.get(model.model_type, ("q_proj", "v_proj"))
+
+
+def scaled_targets(model: Model) -> tuple[str, ...]:
+    """
+    Linears that IA3 scales when none are given: keys, values, and the feed-forward's last.
+
+    Source:
+        huggingface/peft@v0.21.2 src/peft/utils/constants.py TRANSFORMERS_MODELS_TO_IA3_TARGET_MODULES_MAPPING
+    """
+    fused = any(t.role == "qkv" for g in model.layers for t in g.layer.tensors)
+    return ("query_key_value", "down_proj") if fused else ("k_proj", "v_proj", "down_proj")

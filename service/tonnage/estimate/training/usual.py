@@ -1,0 +1,77 @@
+"""A model of which only the count is known, given the usual shape of that size; and the layers that train in any model."""
+
+from functools import lru_cache
+
+from msgspec.structs import replace
+
+from tonnage.architecture import read_config
+from tonnage.estimate.training.per_model import per_model
+from tonnage.spec.model import LayerGroup, Model
+
+HEAD = 128
+"""Head size of models of this decade. [elements]"""
+WIDTH_PER_LAYER = 128
+"""Hidden size over layers: 4096 over 32, 8192 over 80, 2048 over 16 to 24. [elements]"""
+VOCABULARY = 100_000
+"""Between Llama 2's and Qwen's. [tokens]"""
+
+
+def layer_groups(model: Model) -> tuple[LayerGroup, ...]:
+    """Kinds of layers that a step runs through: all of them, encoders first."""
+    return model.layers
+
+
+@per_model()
+def usual_model(model: Model, tensor_parallel_size: int, pipeline_parallel_size: int) -> Model:
+    """
+    A dense decoder of the count, in the proportions of published ones; a known model is returned as it is.
+
+    Args:
+        model: Model of which only the parameters may be known.
+        tensor_parallel_size: What heads and matrices must be divisible by. [unitless]
+        pipeline_parallel_size: What layers must be. [unitless]
+
+    Returns:
+        A model with layers, whose trust says that it is but a count.
+    """
+    if model.known:
+        return model
+    shaped = _shaped(model.parameters_total, tensor_parallel_size, pipeline_parallel_size)
+    return replace(
+        shaped,
+        id=model.id,
+        revision=model.revision,
+        dtype=model.dtype,
+        parameters_total=model.parameters_total,
+        trainable_parameters=model.trainable_parameters,
+        trust="count",
+        source=model.source,
+    )
+
+
+@lru_cache(maxsize=256)
+def _shaped(parameters: int, ranks: int, stages: int) -> Model:
+    """12 x width x width per layer; the feed-forward and then the vocabulary take what is left of the count."""
+    width = (parameters * WIDTH_PER_LAYER / 12) ** (1 / 3)
+    hidden = max(32, round(width / 64) * 64)
+    layers = max(1, round(hidden / WIDTH_PER_LAYER / stages)) * stages
+    head = min(HEAD, hidden)
+    heads = max(1, round(hidden / head / ranks)) * ranks
+    attention = 4 * hidden * heads * head
+    inside = parameters - 2 * VOCABULARY * hidden - layers * attention
+    step = 64 * ranks
+    inner = max(1, inside // (3 * hidden * layers * step)) * step
+    left = parameters - layers * (attention + 3 * hidden * inner + 2 * hidden) - hidden
+    return read_config(
+        {
+            "model_type": "llama",
+            "hidden_size": hidden,
+            "num_hidden_layers": layers,
+            "num_attention_heads": heads,
+            "num_key_value_heads": heads,
+            "head_dim": head,
+            "intermediate_size": inner,
+            "vocab_size": max(64, left // (2 * hidden)),
+            "tie_word_embeddings": False,
+        }
+    )
