@@ -101,6 +101,14 @@ def test_output_buffer_holds_a_row_per_slot():
     assert 4 * 4 * 1_000 == graph.output_buffer(slots=4, vocab_size=1_000)
 
 
-def test_pipeline_copies_are_three_more_inputs():
-    assert 3 * 512 * 100 == graph.pipeline_copies(tokens=512, input_bytes=100)
-    assert 0 == graph.pipeline_copies(tokens=512, input_bytes=100, copies=1)
+@pytest.mark.parametrize(("first", "measured"), [(True, 172.04), (False, 204.04)])
+def test_three_devices_keep_copies_of_what_arrives(first, measured):
+    # llama-3.1-8b at 8192 cells: 116.01 MiB on one device
+    inputs = graph.mask(cells=8_192, flash_attention=True, separate_f32=False) + 36
+    growth = graph.pipeline_copies(tokens=512, input_bytes=inputs, hidden_size=4_096, first=first)
+
+    assert growth / MiB == pytest.approx(measured - 116.01, abs=0.1)
+
+
+def test_one_copy_of_the_inputs_is_in_the_buffer_already():
+    assert 0 == graph.pipeline_copies(tokens=512, input_bytes=100, hidden_size=0, first=True, copies=1)

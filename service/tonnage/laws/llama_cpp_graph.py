@@ -263,19 +263,23 @@ def output_buffer(*, slots: int, vocab_size: int, hidden_size: int = 0) -> int:
     return F32 * slots * (vocab_size + hidden_size)
 
 
-def pipeline_copies(*, tokens: int, input_bytes: int, copies: int = 4) -> int:
+def pipeline_copies(*, tokens: int, input_bytes: int, hidden_size: int, first: bool, copies: int = 4) -> int:
     """
-    Further copies of the inputs that the scheduler keeps to overlap devices.
+    Copies that the scheduler keeps to overlap devices: of masks and indices, and of what arrives from elsewhere.
 
     Args:
         tokens: Micro-batch. [tokens]
-        input_bytes: Masks and indices of one token. [bytes/token]
+        input_bytes: Masks and indices of one token, one copy being in the buffer already. [bytes/token]
+        hidden_size: n_embd. [elements]
+        first: The first device receives embedded tokens; later ones the residual and the layer's input. [flag]
         copies: GGML_SCHED_MAX_COPIES. [unitless]
 
     Returns:
-        Growth of each device's buffer. [bytes]
+        Growth of the device's buffer. [bytes]
 
     Source:
-        ggml-org/llama.cpp@0c1e57098 ggml/src/ggml-backend.cpp GGML_SCHED_MAX_COPIES
+        ggml-org/llama.cpp@0c1e57098 ggml/src/ggml-backend.cpp ggml_backend_sched_split_graph; dry runs on three devices in
+        tests/measured/llama_cpp_buffers.json
     """
-    return (copies - 1) * tokens * input_bytes
+    arriving = 1 if first else 2
+    return tokens * ((copies - 1) * input_bytes + copies * arriving * F32 * hidden_size)

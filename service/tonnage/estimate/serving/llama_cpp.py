@@ -65,7 +65,7 @@ def account_of(workload: Workload, chosen: Settings) -> Account:
     fit = fitted(workload, parts, chosen)
     chosen, found = fit.chosen, fit.devices
     tower = parts.projector and _wants_images(workload)
-    loads = tuple(_load(workload, device, chosen, parts, count=len(found), tower=bool(tower)) for device in found)
+    loads = tuple(_load(workload, device, chosen, parts, tower=bool(tower)) for device in found)
     return Account(
         loads=loads,
         kv_cache=_kv_report(found, chosen),
@@ -77,9 +77,7 @@ def account_of(workload: Workload, chosen: Settings) -> Account:
     )
 
 
-def _load(
-    workload: Workload, device: Device, chosen: Settings, parts: FileWeights, *, count: int, tower: bool
-) -> GpuLoad:
+def _load(workload: Workload, device: Device, chosen: Settings, parts: FileWeights, *, tower: bool) -> GpuLoad:
     model = workload.model
     context = device_context(workload.gpu, torch=False)
     model_buffer = [items.weights(model, device, parts, known_file=workload.weight_bytes is not None)]
@@ -87,8 +85,8 @@ def _load(
         model_buffer.append(items.projector(parts))
     load = (*model_buffer, context)
     cached = (*load, *items.caches(device, chosen))
-    idle = (*cached, *items.compute(device, chosen))
-    running = (*idle, *items.run_time(device, chosen, parts, count))
+    idle = (*cached, *items.compute(device, chosen), *items.overlap(device, workload.gpu))
+    running = (*idle, *items.run_time(device, chosen, parts))
     phases = (
         PhaseItems("load", load),
         PhaseItems("kv_allocation", cached),

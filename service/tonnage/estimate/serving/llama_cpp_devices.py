@@ -14,7 +14,7 @@ from tonnage.estimate.serving.llama_cpp_buffers import (
 )
 from tonnage.estimate.serving.llama_cpp_settings import Settings
 from tonnage.estimate.serving.llama_cpp_weights import FileWeights
-from tonnage.laws import llama_cpp_placement
+from tonnage.laws import llama_cpp_graph, llama_cpp_placement
 from tonnage.spec.model import Model
 
 
@@ -31,6 +31,8 @@ class Device(Struct, frozen=True, kw_only=True):
     cache_most: int
     """Keys and values if the file or the build has no latent cache. [bytes]"""
     graph: Graph
+    pipeline: int
+    """Copies of inputs that overlap devices. [bytes]"""
     graph_least: int
     """Compute buffer of the newest build, where the build is not stated. [bytes]"""
     graph_most: int
@@ -124,10 +126,13 @@ def devices(model: Model, parts: FileWeights, chosen: Settings, offloaded: int) 
     """
     count = len(parts.layers)
     held = ranges(count, offloaded, chosen.shares)
-    return tuple(_device(model, parts, chosen, index, part) for index, part in enumerate(held))
+    overlapped = len(held) > 1 and offloaded > count and not chosen.cpu_moe_layers and not chosen.kv_on_host
+    return tuple(_device(model, parts, chosen, index, part, overlapped=overlapped) for index, part in enumerate(held))
 
 
-def _device(model: Model, parts: FileWeights, chosen: Settings, index: int, part: tuple[int, int, bool]) -> Device:
+def _device(
+    model: Model, parts: FileWeights, chosen: Settings, index: int, part: tuple[int, int, bool], *, overlapped: bool
+) -> Device:
     first, last, output = part
     now = shape(chosen)
     k, v = chosen.k, chosen.v
@@ -146,8 +151,17 @@ def _device(model: Model, parts: FileWeights, chosen: Settings, index: int, part
         if not chosen.kv_on_host and was_cached_expanded(model):
             cache_most = max(cache_most, cache(model, k=k, v=v, shape=oldest, layers=(first, last)).keys_and_values)
     old = not chosen.era_known or chosen.release.separate_f32_mask
+    pipeline = 0
+    if overlapped:
+        pipeline = llama_cpp_graph.pipeline_copies(
+            tokens=now.tokens,
+            input_bytes=buffers.inputs // now.tokens,
+            hidden_size=model.hidden_size,
+            first=index == 0,
+        )
     return Device(
         index=index,
+        pipeline=pipeline,
         first=first,
         last=last,
         output=output,

@@ -66,7 +66,7 @@ def _fits(workload: Workload, parts: FileWeights, chosen: Settings, layers: int,
 
 def need(device: Device) -> int:
     """What the engine predicts for one GPU. [bytes]"""
-    return device.weights + device.cache.keys_and_values + device.cache.recurrent + device.graph.total
+    return device.weights + device.cache.keys_and_values + device.cache.recurrent + device.graph.total + device.pipeline
 
 
 def _shorter(workload: Workload, parts: FileWeights, chosen: Settings, layers: int, free: int) -> Fitted | None:

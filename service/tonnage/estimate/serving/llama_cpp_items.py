@@ -3,7 +3,7 @@
 from tonnage.estimate.serving.llama_cpp_devices import Device
 from tonnage.estimate.serving.llama_cpp_settings import Settings
 from tonnage.estimate.serving.llama_cpp_weights import FileWeights
-from tonnage.laws import llama_cpp_graph
+from tonnage.spec.facts import Gpu
 from tonnage.spec.model import Model
 from tonnage.spec.report import Amount, Basis, Counter, MemoryItem
 from tonnage.units import MiB
@@ -80,6 +80,16 @@ def compute(device: Device, chosen: Settings) -> tuple[MemoryItem, ...]:
     return tuple(items)
 
 
+def overlap(device: Device, gpu: Gpu | None) -> tuple[MemoryItem, ...]:
+    """Copies of inputs on several devices; backends without events (ROCm without peer copies, Vulkan) keep none."""
+    if not device.pipeline:
+        return ()
+    expected = 0 if gpu is not None and gpu.vendor != "nvidia" else device.pipeline
+    law, source = "laws.llama_cpp_graph.pipeline_copies", "ggml/src/ggml-backend.cpp; " + _TABLE
+    detail = "copies of inputs that overlap devices"
+    return (_item("workspace", Amount(0, expected, device.pipeline), "derived", law, source, detail=detail),)
+
+
 def _relative_band(device: Device, chosen: Settings) -> tuple[float, float]:
     if not chosen.release.traced:
         return 0.15, 0.1
@@ -88,26 +98,20 @@ def _relative_band(device: Device, chosen: Settings) -> tuple[float, float]:
     return 0.02, 0.04
 
 
-def run_time(device: Device, chosen: Settings, parts: FileWeights, devices: int) -> tuple[MemoryItem, ...]:
+def run_time(device: Device, chosen: Settings, parts: FileWeights) -> tuple[MemoryItem, ...]:
     """What grows while requests run and no log line shows."""
     items = []
     staging = device.cache.staging
     if staging:
         amount = Amount(0, staging, staging + staging // 10)
         law = "laws.llama_cpp_cache.dequantized_staging"
-        items.append(
-            _item("dequantization", amount, "measured", law, "PR 23861 (idle 7981, peak 8275 MiB)", counter="device")
-        )
-    copies = 0
-    if devices > 1:
-        copies = llama_cpp_graph.pipeline_copies(tokens=1, input_bytes=device.graph.inputs)
+        source = "ggml-org/llama.cpp PR 23861 (idle 7981, peak 8275 MiB)"
+        items.append(_item("dequantization", amount, "measured", law, source, counter="device"))
     experts = 3 * parts.largest_expert_tensor if chosen.cpu_moe_layers else 0
-    amount = Amount(0, 0, _POOL_MOST + copies + experts)
-    detail = "matrix multiplication pools; copies of inputs between devices; expert tensors visiting from the host"
-    law = "laws.llama_cpp_graph.pipeline_copies"
-    items.append(
-        _item("framework", amount, "assumed", law, "ggml/src/ggml-backend.cpp", detail=detail, counter="device")
-    )
+    amount = Amount(0, 0, _POOL_MOST + experts)
+    detail = "matrix multiplication pools; expert tensors visiting from the host"
+    law = "laws.weights.packed_rows"
+    items.append(_item("framework", amount, "assumed", law, "ggml/src/ggml-cuda.cu", detail=detail, counter="device"))
     return tuple(items)
 
 
