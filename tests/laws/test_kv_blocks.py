@@ -49,7 +49,7 @@ def test_chunks_need_no_extra_block():
 
 def test_a_recurrent_group_takes_a_block_for_the_state_and_one_for_every_draft():
     assert 1 == kv_blocks.recurrent_blocks()
-    assert 4 == kv_blocks.recurrent_blocks(num_speculative_tokens=3)
+    assert 4 == kv_blocks.recurrent_blocks(spare_states=3)
 
 
 def test_kimi_linear_grows_its_blocks_to_960_tokens():

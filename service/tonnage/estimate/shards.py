@@ -149,7 +149,8 @@ def padded_shape(tensor: Tensor, cut: Cut) -> tuple[int, int]:
     rows, columns = local_shape(tensor, cut)
     if tensor.shard == "expert_column":
         inner = columns if columns == 1 else round_up(columns, rules.expert_hidden_multiple)
-        return round_up(rows, rules.expert_intermediate_multiple), inner
+        halves = 2 if "gate_up" in tensor.name else 1
+        return halves * round_up(rows // halves, rules.expert_intermediate_multiple), inner
     if tensor.shard == "expert_row":
         inner = columns if columns == 1 else round_up(columns, rules.expert_intermediate_multiple)
         return round_up(rows, rules.expert_hidden_multiple), inner

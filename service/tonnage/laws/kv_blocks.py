@@ -134,20 +134,20 @@ def chunked_local_blocks(*, tokens: int, chunk: int, in_flight_tokens: int, bloc
     return ceil_div(min(chunk + in_flight_tokens, tokens), block_size)
 
 
-def recurrent_blocks(*, num_speculative_tokens: int = 0) -> int:
+def recurrent_blocks(*, spare_states: int = 0) -> int:
     """
     Blocks one request takes in a group of recurrent layers, whatever its length.
 
     Args:
-        num_speculative_tokens: Draft tokens, each with a state of its own. [tokens]
+        spare_states: States beside the one in use: one per draft token, one that the prefix cache keeps. [states]
 
     Returns:
         Blocks. [blocks]
 
     Source:
-        vllm-project/vllm@0.19.0 vllm/v1/kv_cache_interface.py MambaSpec.max_memory_usage_bytes (mamba_cache_mode none)
+        vllm-project/vllm@0.19.0 vllm/v1/kv_cache_interface.py MambaSpec.max_memory_usage_bytes (mamba_cache_mode none, align)
     """
-    return 1 + num_speculative_tokens
+    return 1 + spare_states
 
 
 def hybrid_block_size(*, state_bytes: int, bytes_per_token: int, align: int) -> int:

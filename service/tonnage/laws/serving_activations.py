@@ -54,7 +54,14 @@ def mlp_compiled(
 
 
 def mlp_eager(
-    *, tokens: int, hidden_size: int, width: int, gated: bool, element_bytes: int, keeps_gate_up: bool
+    *,
+    tokens: int,
+    hidden_size: int,
+    width: int,
+    gated: bool,
+    element_bytes: int,
+    keeps_gate_up: bool,
+    reduced_copy: bool = False,
 ) -> int:
     """
     Widest moment of a dense layer run as written.
@@ -68,16 +75,18 @@ def mlp_eager(
         keeps_gate_up: The model's code keeps gate_up alive during the down projection (Qwen2, Gemma, Granite); Llama,
             Mistral and
             Phi-3 rebind the variable.
+        reduced_copy: Several ranks sum the down projection into a new tensor.
 
     Returns:
         Transient peak. [bytes]
 
     Source:
         vllm-project/vllm@0.6.4 vllm/model_executor/models/llama.py LlamaMLP.forward, qwen2.py Qwen2MLP.forward;
-        measured: tests/measured/serving_vllm.json#vllm-10517-llama31-8b-20k, #vllm07-qwen25-15b-t4
+        measured: tests/measured/serving_vllm.json#vllm-10517-llama31-8b-20k, #vllm07-qwen25-15b-t4;
+        vllm/distributed/device_communicators/pynccl.py all_reduce@0.6.6; vllm-project/vllm issue 15815 (1.26 GiB)
     """
     halves = 3 if gated else 2
-    streams = 4 if keeps_gate_up else 3
+    streams = (5 if reduced_copy else 4) if keeps_gate_up else 3
     return (halves * width + streams * hidden_size) * tokens * element_bytes
 
 

@@ -22,6 +22,11 @@ _LLAMA4_TILES = 17
 _INTERNVL_TILES = 13
 _INTERNVL_TILE_TOKENS = 256
 _KIMI_SIDE = 37
+_KIMI_PATCH_LIMIT = 16_384
+"""in_patch_limit of the image processor of Kimi K2.5. [patches]"""
+_LARGEST_GLM_IMAGE = 30_000
+"""max_pixels 47,040,000 over two frames and 28^2 pixels a token. [tokens]"""
+_LLAVA_NEXT_TILES = 4
 _GEMMA4_FRAMES = 32
 _GEMMA4_FRAME_TOKENS = 70
 _GEMMA4_IMAGE_TOKENS = 280
@@ -50,7 +55,7 @@ def largest_item(model: Model, max_model_len: int, videos: bool) -> Item | None:
     vision = model.vision
     if vision is None:
         return None
-    rule = _RULES.get(str(vision.config.get("model_type") or model.model_type))
+    rule = _RULES.get(str(vision.config.get("model_type"))) or _RULES.get(model.model_type)
     if rule is not None:
         return rule(vision, max_model_len, videos)
     if not vision.tokens_per_image:
@@ -115,6 +120,25 @@ def _kimi(vision: Vision, _: int, __: bool) -> Item:
     return _merged(vision, _KIMI_SIDE * _KIMI_SIDE)
 
 
+def _kimi_k25(_: Vision, __: int, ___: bool) -> Item:
+    return Item(_KIMI_PATCH_LIMIT // 4, _KIMI_PATCH_LIMIT)
+
+
+def _glm(vision: Vision, _: int, __: bool) -> Item:
+    return _merged(vision, _LARGEST_GLM_IMAGE)
+
+
+def _llava(vision: Vision, _: int, __: bool) -> Item:
+    return Item(_grid(vision), _grid(vision) + 1)
+
+
+def _llava_next(vision: Vision, _: int, __: bool) -> Item:
+    """Two by two tiles with a break after every row of the whole, and the image once more in small."""
+    side = 2 * (vision.image_size // vision.patch_size)
+    tokens = (1 + _LLAVA_NEXT_TILES) * _grid(vision) + side
+    return Item(tokens, (1 + _LLAVA_NEXT_TILES) * (_grid(vision) + 1))
+
+
 _RULES: dict[str, Callable[[Vision, int, bool], Item | None]] = {
     "siglip_vision_model": _fixed_tile, "gemma3": _fixed_tile, "mistral3": _pixtral,
     "pixtral": _pixtral,
@@ -124,6 +148,12 @@ _RULES: dict[str, Callable[[Vision, int, bool], Item | None]] = {
     "llama4_vision_model": _llama4, "llama4": _llama4,
     "internvl_vision": _internvl, "intern_vit_6b": _internvl,
     "gemma4_vision": _gemma4, "gemma4": _gemma4,
-    "moonvit": _kimi, "kimi_vl": _kimi,
+    "moonvit": _kimi, "kimi_vl": _kimi, "kimi_k25": _kimi_k25,
+    "glm4v": _glm, "glm4v_moe": _glm,
+    "llava": _llava, "llava_next": _llava_next,
 }  # fmt: skip
-"""By model_type of the vision config. Source: vllm-project/vllm@0.19.0 vllm/model_executor/models/<model>.py ProcessingInfo."""
+"""
+By model_type of the vision config, else of the model.
+
+Source: vllm-project/vllm@0.19.0 vllm/model_executor/models/<model>.py ProcessingInfo
+"""

@@ -79,7 +79,7 @@ def account(workload: Workload) -> Account:
     chosen, cut, serving = found.chosen, found.layout, workload.serving
     assert isinstance(serving, card.Vllm)  # noqa: S101  (dispatch is by this type)
     wanted = demand(serving, workload.placement, chosen.max_model_len)
-    needed = vllm_capacity.demand_blocks(cut, chosen, wanted, vllm_capacity.shares_prefixes(serving, chosen))
+    needed = vllm_capacity.demand_blocks(cut, chosen, wanted)
     facts = vllm_findings.Facts(
         workload=workload,
         settings=chosen,
@@ -160,6 +160,7 @@ def _key(workload: Workload) -> tuple[object, ...]:
         serving.enforce_eager,
         serving.cudagraph_max_capture_size,
         serving.enable_expert_parallel,
+        serving.enable_prefix_caching,
         serving.swap_space,
         serving.cpu_offload_gb,
         msgspec.json.encode(nested) if any(part is not None for part in nested) else None,
@@ -349,6 +350,7 @@ def _layout(workload: Workload, chosen: Settings, stages: tuple[StageWeights, ..
         hybrid="none" if chosen.legacy else chosen.release.hybrid_kv,
         element_bytes=chosen.element_bytes,
         align=_LATENT_ALIGN if traits(model).mla else chosen.release.block_size,
+        every_state=chosen.every_state,
         draft_layers=drafted.layers,
         draft_token_bytes=drafted.layer_token_bytes,
     )

@@ -1,6 +1,7 @@
 """vLLM's block pool for one model: classes of layers, their groups, what a block costs and what a request takes."""
 
 from collections.abc import Iterator
+from math import lcm
 from typing import Literal
 
 from msgspec import Struct
@@ -35,6 +36,8 @@ class CacheClass(Struct, frozen=True, kw_only=True):
     window: int = 0
     """Window, chunk or encoder length. [tokens]"""
     block_size: int = 0
+    every_state: bool = False
+    """The prefix cache keeps a state for every block."""
     layers: tuple[int, ...] = ()
 
     @property
@@ -44,10 +47,16 @@ class CacheClass(Struct, frozen=True, kw_only=True):
             return self.state_bytes
         return kv_blocks.page(block_size=self.block_size, bytes_per_token=self.token_bytes)
 
-    def request_blocks(self, tokens: int, in_flight: int, speculative: int) -> int:
+    @property
+    def grows(self) -> bool:
+        """Takes more blocks with every token."""
+        return self.kind == "full" or self.every_state
+
+    def request_blocks(self, tokens: int, in_flight: int, spare_states: int) -> int:
         """Blocks that one request takes in one group of the class. [blocks]"""
         if self.kind == "recurrent":
-            return kv_blocks.recurrent_blocks(num_speculative_tokens=speculative)
+            kept = kv_blocks.full_attention_blocks(tokens=tokens, block_size=self.block_size) if self.every_state else 1
+            return kept - 1 + kv_blocks.recurrent_blocks(spare_states=spare_states)
         size, window = self.block_size, self.window
         if self.kind == "sliding":
             return kv_blocks.sliding_window_blocks(
@@ -95,10 +104,10 @@ class Layout(Struct, frozen=True, kw_only=True):
         page, layers = self.stage_pages[stage]
         return kv_blocks.blocks(pool=pool, page_bytes=page, group_size=layers) if layers else 1
 
-    def request_blocks(self, tokens: int, in_flight: int, speculative: int) -> int:
+    def request_blocks(self, tokens: int, in_flight: int, spare_states: int) -> int:
         """Blocks that one request of a length takes. [blocks]"""
         return sum(
-            count * cached.request_blocks(tokens, in_flight, speculative)
+            count * cached.request_blocks(tokens, in_flight, spare_states)
             for cached, count in zip(self.classes, self.groups, strict=True)
         )
 
@@ -115,6 +124,7 @@ def layout(
     hybrid: str,
     element_bytes: int,
     align: int,
+    every_state: bool = False,
     draft_layers: int = 0,
     draft_token_bytes: int = 0,
 ) -> Layout:
@@ -131,6 +141,7 @@ def layout(
         hybrid: Which layers get groups of their own: none, sliding, chunked.
         element_bytes: dtype of the model. [bytes]
         align: Block alignment of the attention kernel beside recurrent layers. [tokens]
+        every_state: The prefix cache keeps a recurrent state for every block.
         draft_layers: Layers of a draft, cached beside the model's on the last stage. [layers]
         draft_token_bytes: Cache of one token in one of them. [bytes/token]
 
@@ -145,8 +156,15 @@ def layout(
     if drafted and draft_token_bytes:
         found.setdefault(CacheClass(kind="full", token_bytes=draft_token_bytes), []).extend(drafted)
     merged = _merged(found, _WITH_OWN_GROUPS[hybrid])
+    if every_state:
+        align = lcm(align, _state_chunk(model))
     classes = _with_blocks(
-        [replace(c, layers=tuple(sorted(layers))) for c, layers in merged.items()], block_size, align
+        [
+            replace(c, layers=tuple(sorted(layers)), every_state=every_state and c.kind == "recurrent")
+            for c, layers in merged.items()
+        ],
+        block_size,
+        align,
     )
     held = (*(stage.layers for stage in stages[:-1]), stages[-1].layers + drafted)
     groups, stage_pages = _shared(classes, held)
@@ -192,6 +210,12 @@ def _classes_of(
             tensor_parallel_size=ranks,
         )
         yield CacheClass(kind="recurrent", state_bytes=state)
+
+
+def _state_chunk(model: Model) -> int:
+    """Chunk that the recurrent kernel computes at once, which blocks with a state each are multiples of. [tokens]"""
+    chunks = [g.layer.recurrent.chunk_size for g in model.layers if g.layer.recurrent is not None]
+    return next((chunk for chunk in chunks if chunk), 1)
 
 
 def state_element_bytes(model: Model, kind: str, element_bytes: int) -> int:

@@ -4,23 +4,16 @@ from tonnage.estimate.serving.demand import Demand
 from tonnage.estimate.serving.vllm_cache import Layout
 from tonnage.estimate.serving.vllm_settings import Settings
 from tonnage.laws import kv_blocks
-from tonnage.spec import card
 from tonnage.spec.report import Amount, CapacityTokens, KvCache
 
 _ENDLESS = 1 << 40
 """Longer than any request: windows are full. [tokens]"""
 
 
-def shares_prefixes(serving: card.Vllm, chosen: Settings) -> bool:
-    """Whether requests share the blocks of a common prefix: on by default since V1, never beside recurrent layers."""
-    return serving.enable_prefix_caching if serving.enable_prefix_caching is not None else not chosen.legacy
-
-
-def demand_blocks(cut: Layout, chosen: Settings, wanted: Demand, shares: bool) -> int:
+def demand_blocks(cut: Layout, chosen: Settings, wanted: Demand) -> int:
     """Blocks that the traffic takes. [blocks]"""
-    flight, drafts = chosen.in_flight_tokens, chosen.speculative_tokens
-    each = cut.request_blocks(wanted.tokens, flight, drafts)
-    if not (shares and wanted.shared_tokens):
+    each = cut.request_blocks(wanted.tokens, chosen.in_flight_tokens, chosen.spare_states)
+    if not (chosen.prefix_caching and wanted.shared_tokens):
         return wanted.requests * each
     common = sum(
         count * (wanted.shared_tokens // c.block_size)
@@ -43,7 +36,7 @@ def kv_cache(pool: Amount, cut: Layout, chosen: Settings, blocks: Amount | None)
     Returns:
         Pool, tokens, blocks, concurrency and the longest request that fits.
     """
-    per_request = cut.request_blocks(chosen.max_model_len, chosen.in_flight_tokens, chosen.speculative_tokens)
+    per_request = cut.request_blocks(chosen.max_model_len, chosen.in_flight_tokens, chosen.spare_states)
     if blocks is None:
         return KvCache(
             bytes_per_token=max(cut.token_bytes), state_bytes_per_sequence=max(cut.state_bytes),
@@ -86,10 +79,10 @@ def largest_length(cut: Layout, chosen: Settings, blocks: int) -> int:
     Returns:
         Length; windows count as full until they are. [tokens]
     """
-    flight, drafts = chosen.in_flight_tokens, chosen.speculative_tokens
-    growing = [(c, n) for c, n in zip(cut.classes, cut.groups, strict=True) if n and c.kind == "full"]
-    capped = [(c, n) for c, n in zip(cut.classes, cut.groups, strict=True) if n and c.kind != "full"]
-    fixed = sum(n * c.request_blocks(_ENDLESS, flight, drafts) for c, n in capped)
+    flight, spare = chosen.in_flight_tokens, chosen.spare_states
+    growing = [(c, n) for c, n in zip(cut.classes, cut.groups, strict=True) if n and c.grows]
+    capped = [(c, n) for c, n in zip(cut.classes, cut.groups, strict=True) if n and not c.grows]
+    fixed = sum(n * c.request_blocks(_ENDLESS, flight, spare) for c, n in capped)
     if not growing:
         return chosen.max_model_len if fixed <= blocks else 0
     each = sum(n for _, n in growing)
@@ -99,7 +92,7 @@ def largest_length(cut: Layout, chosen: Settings, blocks: int) -> int:
     if not windows or length >= max(c.window for c, _ in windows) + flight:
         return length
     constant = sum(n for c, n in windows if c.kind == "sliding") + sum(
-        n * c.request_blocks(_ENDLESS, flight, drafts) for c, n in capped if c.kind not in ("sliding", "chunked")
+        n * c.request_blocks(_ENDLESS, flight, spare) for c, n in capped if c.kind not in ("sliding", "chunked")
     )
     return max(length, max(0, blocks - constant) // (each + sum(n for _, n in windows)) * smallest)
 

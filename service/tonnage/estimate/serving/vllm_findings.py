@@ -125,7 +125,7 @@ def _budget(facts: Facts) -> list[Finding]:
         return [_no_pool(facts, tightest)]
     found = []
     one = facts.layout.request_blocks(
-        facts.settings.max_model_len, facts.settings.in_flight_tokens, facts.settings.speculative_tokens
+        facts.settings.max_model_len, facts.settings.in_flight_tokens, facts.settings.spare_states
     )
     found += _against_blocks(
         facts, one, f"one request of max_model_len {facts.settings.max_model_len}", "ValueError at start"

@@ -91,12 +91,15 @@ def peak(model: Model, shape: RankShape, settings: Settings, rank: Rank, kernel:
     later = 0
     if rank.samples:
         branches.append(_sampler(model, shape, settings, images.kept))
-        later = max(0, _sampler_buffers(model, settings, profiled=False) - _sampler_buffers(model, settings))
+        rows = settings.rows
+        later = max(
+            0, _sampler_buffers(model, settings, rows, profiled=False) - _sampler_buffers(model, settings, rows)
+        )
     if images.peak:
         branches.append(Branch(name="encoder", activations=0, vision=images.peak))
     leading = max(branches, key=lambda b: b.total)
     thin = kernel.quantized or rank.expert_parallel_size > 1
-    below, above = _band(leading.name, shape, settings, thin=thin, images=bool(images.kept))
+    below, above = _band(leading.name, shape, settings, thin=thin, images=images)
     return Peak(
         activations=leading.activations,
         logits=leading.logits,
@@ -132,7 +135,7 @@ def _forward(
 ) -> Branch:
     tokens, width = settings.max_num_batched_tokens, settings.element_bytes
     stream = serving_activations.stream(tokens=tokens, hidden_size=shape.hidden_size, element_bytes=width)
-    dense = _dense(shape, settings) if shape.mlp_width else 0
+    dense = _dense(shape, settings, rank.tensor_parallel_size) if shape.mlp_width else 0
     if quantizes_input:
         dense += serving_activations.quantized_input(tokens=tokens, width=shape.mlp_width)
     attention = 3 * stream + tokens * shape.attention_width * width
@@ -145,7 +148,7 @@ def _forward(
     return Branch(name="forward", activations=widest + handover, vision=kept)
 
 
-def _dense(shape: RankShape, settings: Settings) -> int:
+def _dense(shape: RankShape, settings: Settings, ranks: int) -> int:
     tokens, width = settings.max_num_batched_tokens, settings.element_bytes
     if compiles(settings):
         return serving_activations.mlp_compiled(
@@ -163,6 +166,7 @@ def _dense(shape: RankShape, settings: Settings) -> int:
         gated=shape.gated,
         element_bytes=width,
         keeps_gate_up=settings.keeps_gate_up,
+        reduced_copy=ranks > 1 and settings.release.reduces_out_of_place,
     )
 
 
@@ -203,7 +207,7 @@ def _indexer_gather(shape: RankShape, settings: Settings) -> int:
 
 
 def _sampler(model: Model, shape: RankShape, settings: Settings, kept: int) -> Branch:
-    tokens, width, rows = settings.max_num_batched_tokens, settings.element_bytes, settings.rows
+    tokens, width, rows = settings.max_num_batched_tokens, settings.element_bytes, _requests(model, settings)
     hidden = serving_activations.stream(tokens=tokens, hidden_size=shape.hidden_size, element_bytes=width)
     gathered = sampler.hidden_rows(rows=rows, hidden_size=shape.hidden_size, element_bytes=width)
     logits = sampler.logits(rows=rows, vocab_size=model.vocab_size, element_bytes=width)
@@ -211,13 +215,13 @@ def _sampler(model: Model, shape: RankShape, settings: Settings, kept: int) -> B
         name="sampler",
         activations=hidden + gathered,
         logits=logits,
-        sampler=_sampler_buffers(model, settings),
+        sampler=_sampler_buffers(model, settings, rows),
         vision=kept,
     )
 
 
-def _sampler_buffers(model: Model, settings: Settings, *, profiled: bool = True) -> int:
-    rows, vocabulary, release = settings.rows, model.vocab_size, settings.release
+def _sampler_buffers(model: Model, settings: Settings, rows: int, *, profiled: bool = True) -> int:
+    vocabulary, release = model.vocab_size, settings.release
     if settings.runner_v2 and profiled and not release.v2_samples_with_parameters:
         return sampler.gumbel(rows=rows, vocab_size=vocabulary)
     if release.sampler == "sort" or settings.legacy:
@@ -243,27 +247,43 @@ class Images(Struct, frozen=True):
     """Features and pixels alive while the language model runs."""
     peak: int = 0
     """The tower's own widest moment, pixels included."""
+    known: bool = True
+    """What the largest image becomes is known."""
 
 
 NO_IMAGES = Images()
+UNKNOWN_IMAGES = Images(known=False)
 
 
 def _images(model: Model, settings: Settings, rank: Rank) -> Images:
     vision = model.vision
     skipped = settings.runner_v2 and not settings.release.v2_profiles_encoder
-    if vision is None or not settings.images or not rank.first or skipped or settings.legacy:
+    if vision is None or not settings.images or not rank.first or skipped:
         return NO_IMAGES
     item = largest_item(model, settings.max_model_len, settings.videos)
     if item is None:
-        return NO_IMAGES
-    items = vision_encoder.items(
-        budget=settings.max_num_batched_tokens,
-        tokens_per_item=item.tokens,
-        max_num_seqs=settings.max_num_seqs,
-        limit=settings.images_per_prompt,
-        max_model_len=settings.max_model_len,
-    )
+        return UNKNOWN_IMAGES
+    if settings.legacy:
+        items = _requests(model, settings)
+    else:
+        items = vision_encoder.items(
+            budget=settings.max_num_batched_tokens,
+            tokens_per_item=item.tokens,
+            max_num_seqs=settings.max_num_seqs,
+            limit=settings.images_per_prompt,
+            max_model_len=settings.max_model_len,
+        )
     return _profiled(model, vision, settings, rank, patches=items * item.patches, tokens=items * item.tokens)
+
+
+def _requests(model: Model, settings: Settings) -> int:
+    """Requests of the dummy batch: the V0 engine takes as many as the batch holds with an image each. [requests]"""
+    if not (settings.legacy and settings.images):
+        return settings.rows
+    item = largest_item(model, settings.max_model_len, settings.videos)
+    if item is None:
+        return settings.rows
+    return max(1, min(settings.max_num_seqs, settings.max_num_batched_tokens // item.tokens))
 
 
 def _profiled(model: Model, vision: Vision, settings: Settings, rank: Rank, *, patches: int, tokens: int) -> Images:
@@ -303,15 +323,17 @@ def _profiled(model: Model, vision: Vision, settings: Settings, rank: Rank, *, p
 # ---- band ----
 
 
-def _band(name: str, shape: RankShape, settings: Settings, *, thin: bool, images: bool) -> tuple[float, float]:
+def _band(name: str, shape: RankShape, settings: Settings, *, thin: bool, images: Images) -> tuple[float, float]:
     """How much smaller and larger the truth may be; `thin`: quantized or dealt-out experts. [fraction of the peak]"""
     mixture = shape.experts is not None
     cases = (
+        (not images.known, (0.15, 5.0)),
+        (settings.legacy and bool(images.kept), (0.25, 0.6)),
         (name == "encoder", (0.15, 0.18)),
         (shape.mla is not None and name == "forward", (0.10, 1.5)),
         (mixture and thin, (0.05, 0.30)),
         (settings.runner_v2, (0.10, 0.15)),
-        (images and not mixture, (0.02, 0.05)),
+        (bool(images.kept) and not mixture, (0.02, 0.05)),
         (name == "sampler", (0.03, 0.03)),
     )
     return next((band for holds, band in cases if holds), (0.06, 0.06))

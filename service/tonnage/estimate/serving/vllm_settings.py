@@ -8,7 +8,7 @@ from tonnage.estimate.caches import DTYPE_BYTES, plain_kv_format
 from tonnage.estimate.identity_cache import remembered
 from tonnage.laws import cuda_graphs
 from tonnage.spec import card
-from tonnage.spec.engines.vllm import BatchTier, Core
+from tonnage.spec.engines.vllm import BatchTier, Core, V0Feature
 from tonnage.spec.engines.vllm import Vllm as Release
 from tonnage.spec.facts import Gpu, KvFormat
 from tonnage.spec.model import Model
@@ -51,6 +51,11 @@ class Settings(Struct, frozen=True, kw_only=True):
     kv_formats: tuple[KvFormat, KvFormat]
     captures: tuple[int, ...]
     speculative_tokens: int
+    prefix_caching: bool
+    spare_states: int
+    """Recurrent states of a request beyond the one it computes with: of drafts, of the prefix cache. [states]"""
+    every_state: bool
+    """The prefix cache keeps a recurrent state for every block."""
     images: bool
     """Images are profiled (a multimodal model whose limits are not all zero)."""
     videos: bool
@@ -128,6 +133,7 @@ class _Reader:
         if fraction is None:
             fraction = self.note("gpu_memory_utilization", release.gpu_memory_utilization)
         captures = self.captures(seqs, tokens, speculative, legacy, major)
+        cached = caches_prefixes(release, self.model, serving, legacy)
         kv_formats = self.workload.kv_formats or (plain_kv_format(dtype), plain_kv_format(dtype))
         pool = serving.kv_cache_memory_bytes
         return Settings(
@@ -146,6 +152,9 @@ class _Reader:
             kv_formats=kv_formats,
             captures=captures,
             speculative_tokens=speculative,
+            prefix_caching=cached,
+            spare_states=speculative + (kept_states(release, self.model) if cached else 0),
+            every_state=cached and self.model.model_type in release.every_state_model_types,
             images=profiles_images(self.model, serving),
             videos=serving.multimodal is None or serving.multimodal.videos_per_prompt != 0,
             images_per_prompt=(serving.multimodal.images_per_prompt if serving.multimodal else None) or _ITEM_LIMIT,
@@ -228,7 +237,33 @@ def runs_v0(release: Release, major: int, minor: int, workload: Workload) -> boo
     least = release.v0_below_compute_capability
     if least is not None and major and (major, minor) < tuple(int(n) for n in least.split(".")):
         return True
-    return workload.weight_format.family in release.v0_weight_formats
+    if (
+        workload.weight_format.family in release.v0_weight_formats
+        or workload.model.model_type in release.v0_model_types
+    ):
+        return True
+    return any(_uses(feature, release, workload, major) for feature in release.v0_features)
+
+
+def _uses(feature: V0Feature, release: Release, workload: Workload, major: int) -> bool:
+    serving, gpu = workload.serving, workload.gpu
+    assert isinstance(serving, card.Vllm)  # noqa: S101  (dispatch is by this type)
+    method = serving.speculative.method.lower() if serving.speculative is not None else ""
+    quantized = workload.kv_formats is not None and any(
+        f.block_bytes < 2 * f.block_elements for f in workload.kv_formats
+    )
+    uses: dict[V0Feature, bool] = {
+        "lora": serving.lora is not None,
+        "pipeline": workload.placement.pipeline_parallel_size > 1,
+        "quantized_kv": quantized and bool(major) and major not in release.v1_quantized_kv_majors,
+        "fp32": (serving.dtype or "").lower() in ("float32", "fp32", "float"),
+        "recurrent": traits(workload.model).recurrent,
+        "speculative": bool(method),
+        "draft_model": method in ("draft", "draft_model"),
+        "offload": bool(serving.cpu_offload_gb),
+        "amd": gpu is not None and gpu.vendor == "amd",
+    }
+    return uses[feature]
 
 
 def runs_v2(release: Release, model: Model, workload: Workload, legacy: bool) -> bool:
@@ -247,12 +282,34 @@ def runs_v2(release: Release, model: Model, workload: Workload, legacy: bool) ->
     return listed or not (kind.experts or kind.recurrent)
 
 
+def caches_prefixes(release: Release, model: Model, serving: card.Vllm, legacy: bool) -> bool:
+    """Whether requests share the cache of a common prefix: on by default since V1, later beside recurrent layers."""
+    asked = serving.enable_prefix_caching
+    if traits(model).recurrent and not legacy:
+        if release.recurrent_prefix_cache == "none":
+            return False
+        return asked if asked is not None else release.recurrent_prefix_cache == "default"
+    return asked if asked is not None else not legacy
+
+
+@remembered()
+def kept_states(release: Release, model: Model) -> int:
+    """States that the prefix cache keeps beside the one in use. [states]"""
+    kinds = {g.layer.recurrent.kind for g in model.layers if g.layer.recurrent is not None}
+    if not kinds:
+        return 0
+    if model.model_type in release.every_state_model_types:
+        return 0
+    return 2 if kinds & set(release.checkpointed_states) else 1
+
+
 def batch_tier(release: Release, gpu: Gpu | None) -> BatchTier:
     """Default batch limits of the card's class; an unknown card is of the smallest."""
     device = 0 if gpu is None else gpu.memory_device_bytes or gpu.memory_usable_bytes
     name = "" if gpu is None else f"{gpu.id} {gpu.name}".lower()
     for tier in release.tiers:
-        if device >= tier.minimum_device_bytes and not any(part in name for part in tier.except_names):
+        named = not tier.names or any(part in name for part in tier.names)
+        if named and device >= tier.minimum_device_bytes and not any(part in name for part in tier.except_names):
             return tier
     return release.tiers[-1]
 

@@ -34,10 +34,9 @@ class Padding(Struct, frozen=True):
 _MXFP4_PADDING = {
     "gpt_oss_triton": Padding(intermediate=64, values=256),
     "marlin": Padding(hidden=256, intermediate=128),
-    "flashinfer_trtllm": Padding(hidden=256, intermediate=256),
     "flashinfer_cutlass": Padding(hidden=128, intermediate=128),
 }
-_SHARDED_MXFP4 = Padding(intermediate=256, values=256)
+_SHARDED_MXFP4 = Padding(intermediate=128, values=256)
 """Of the Triton layout when experts are cut; fitted to one start-up log, no rule found in the source."""
 _TOWERS = frozenset({"vision", "projector"})
 _DRAFTS = frozenset({"mtp"})
@@ -66,6 +65,8 @@ def weight_rules(
     padding = _MXFP4_PADDING.get(mxfp4_backend, Padding())
     if mxfp4_backend == "gpt_oss_triton" and sharded:
         padding = _SHARDED_MXFP4
+    if mxfp4_backend == "flashinfer_trtllm":
+        padding = Padding(hidden=256, intermediate=release.mxfp4_trtllm_multiple)
     return WeightRules(
         vocabulary_multiple=_VOCABULARY_MULTIPLE,
         replicated=_TOWERS if encoder_replicated else frozenset(),

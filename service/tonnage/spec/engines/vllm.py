@@ -12,6 +12,8 @@ class BatchTier(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     minimum_device_bytes: int
     """Smallest card of the tier, as NVML reports its total. [bytes]"""
+    names: tuple[str, ...] = ()
+    """Only cards whose name contains one of these, where the rule goes by name."""
     except_names: tuple[str, ...] = ()
     """Cards whose name contains one of these belong to the next tier."""
     max_num_batched_tokens: int
@@ -74,6 +76,10 @@ class Core(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     graphs: GraphSize
 
 
+V0Feature = Literal[
+    "lora", "pipeline", "quantized_kv", "fp32", "recurrent", "speculative", "draft_model", "offload", "amd"
+]
+"""Settings and models that a release with both engine cores still gives to V0."""
 ModelRunnerV2 = Literal["none", "listed_plain", "listed", "listed_or_dense", "all"]
 
 
@@ -85,6 +91,10 @@ class Vllm(Release, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Older cards still run the V0 engine. A version that has no V0 leaves it out."""
     v0_weight_formats: tuple[str, ...] = ()
     """Families of weight formats that still run the V0 engine."""
+    v0_model_types: tuple[str, ...] = ()
+    v0_features: tuple[V0Feature, ...] = ()
+    v1_quantized_kv_majors: tuple[int, ...] = ()
+    """Compute capabilities whose V1 attention reads a quantized cache. [major number]"""
     gpu_memory_utilization: float
     tiers: tuple[BatchTier, ...]
     v0_chunked_prefill_tokens: int = 0
@@ -123,6 +133,10 @@ class Vllm(Release, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Models whose sliding-window layers have a rotary table of their own."""
     rebinding_model_types: tuple[str, ...] = ()
     """Models whose MLP gives its input up as it goes; others keep gate and up projection alive (matters when not compiled)."""
+    reduces_out_of_place: bool = False
+    """Large all-reduces write into a new tensor."""
+    mxfp4_trtllm_multiple: int = 256
+    """Expert width that the FlashInfer TRT-LLM kernel of MXFP4 pads to. [elements]"""
     moe_chunk_tokens: int = 0
     """Tokens of one expert pass, 0 without chunking. [tokens]"""
     moe_workspace_persistent: bool = True
@@ -133,6 +147,12 @@ class Vllm(Release, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How "GPU KV cache size" is computed: blocks x block, blocks // groups x block, concurrency x max_model_len."""
     hybrid_kv: Literal["none", "sliding", "chunked"]
     """Layers that get groups of their own: none (every layer counts as full), sliding windows, also chunked-local."""
+    recurrent_prefix_cache: Literal["none", "opt_in", "default"] = "none"
+    """Prefix caching beside recurrent layers: not there, off unless asked for, on."""
+    every_state_model_types: tuple[str, ...] = ()
+    """Models whose prefix cache keeps a state for every block; others keep the last ones only."""
+    checkpointed_states: tuple[str, ...] = ()
+    """Kinds of recurrent layers with one more state for a prefill's checkpoint."""
     refuses_few_states: bool = False
     """With full graphs it does not start when max_num_seqs exceeds the blocks for recurrent states; before, it captured less."""
     in_flight_batches: bool = False
