@@ -173,7 +173,7 @@ def test_keys_and_values_may_differ(catalog, resolved):
     if "llama.cpp" not in catalog.engines:
         pytest.skip("no llama.cpp profile")
     found = resolved(serving={"engine": "llama.cpp", "kv_cache_dtype": {"k": "q8_0", "v": "q4_0"}}).kv_formats
-    assert ("kv-q8-0", "kv-q4-0") == tuple(f.id for f in found)
+    assert ("kv-q8_0", "kv-q4_0") == tuple(f.id for f in found)
 
 
 def test_a_draft_model_is_resolved_too(resolved):

@@ -10,15 +10,15 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from tonnage.units import SIZE_PATTERN
+from tonnage.units import BILLION, SIZE_PATTERN
 
 Count = Annotated[int, Meta(ge=1, le=1_000_000_000_000_000)]
 Small = Annotated[int, Meta(ge=1, le=65_536)]
 Parts = Annotated[int, Meta(ge=1, le=1024)]
 MAX_GPUS = 65_536
 """Every rank of a placement is looked at. [unitless]"""
-Tokens = Annotated[int, Meta(ge=0, le=1_000_000_000)]
-PositiveTokens = Annotated[int, Meta(ge=1, le=1_000_000_000)]
+Tokens = Annotated[int, Meta(ge=0, le=BILLION)]
+PositiveTokens = Annotated[int, Meta(ge=1, le=BILLION)]
 ByteCount = Annotated[int, Meta(ge=0, le=1_000_000_000_000_000_000, description="bytes")]
 SizeText = Annotated[
     str, Meta(pattern=SIZE_PATTERN, max_length=40, description="number with an explicit unit: 6 GiB, 24 GB")

@@ -5,8 +5,9 @@ from tonnage.estimate.serving.vllm_cache import Layout
 from tonnage.estimate.serving.vllm_settings import Settings
 from tonnage.laws import kv_blocks
 from tonnage.spec.report import Amount, CapacityTokens, KvCache
+from tonnage.units import BILLION
 
-_ENDLESS = 1 << 40
+_ENDLESS = 1_000 * BILLION
 """Longer than any request: windows are full. [tokens]"""
 
 
