@@ -57,7 +57,9 @@ def _report(model: Model, trainable: int | None) -> ModelReport:
             total=model.parameters_total,
             active=model.parameters_active,
             trainable=trainable,
-            by_component=parameters_by_component(model) if model.known else {},
+            by_component={str(name): count for name, count in parameters_by_component(model).items()}
+            if model.known
+            else {},
         ),
         source=model.source,
         trust=model.trust,
