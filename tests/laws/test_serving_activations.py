@@ -87,3 +87,7 @@ def test_several_ranks_hold_the_sum_of_the_down_projection_beside_it():
     peak = serving_activations.mlp_eager(**sizes, keeps_gate_up=True, reduced_copy=True)
 
     assert 1.26 == pytest.approx((peak + 8.125 * MiB) / GiB, abs=0.005)
+
+
+def test_a_bitsandbytes_matrix_is_written_out_in_the_models_dtype():
+    assert 27_648 * 5120 * 2 == serving_activations.dequantized_matrix(rows=27_648, columns=5120, element_bytes=2)

@@ -109,6 +109,25 @@ def quantized_input(*, tokens: int, width: int, element_bytes: int = 1) -> int:
     return tokens * width * element_bytes
 
 
+def dequantized_matrix(*, rows: int, columns: int, element_bytes: int) -> int:
+    """
+    A bitsandbytes matrix written out before it is multiplied with more than one token.
+
+    Args:
+        rows: Output features of the widest matrix that is quantized on its own. [elements]
+        columns: Its input features. [elements]
+        element_bytes: dtype of the model. [bytes]
+
+    Returns:
+        Transient size. [bytes]
+
+    Source:
+        bitsandbytes-foundation/bitsandbytes bitsandbytes/autograd/_functions.py MatMul4Bit.forward;
+        vllm-project/vllm@0.8.5 vllm/model_executor/layers/quantization/bitsandbytes.py apply_bnb_4bit (shards apart)
+    """
+    return rows * columns * element_bytes
+
+
 def pipeline_handover(*, tokens: int, hidden_size: int, element_bytes: int) -> int:
     """
     Hidden states and residual that a stage holds for the next one.

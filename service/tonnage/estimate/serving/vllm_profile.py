@@ -86,8 +86,7 @@ def peak(model: Model, shape: RankShape, settings: Settings, rank: Rank, kernel:
     indexer = _indexer_gather(shape, settings)
     persistent = max(workspace, indexer)
     images = _images(model, settings, rank)
-    quantizes = kernel.family == "int8"
-    branches = [_forward(shape, settings, rank, experts=transient, kept=images.kept, quantizes_input=quantizes)]
+    branches = [_forward(shape, settings, rank, experts=transient, kept=images.kept, family=kernel.family)]
     later = 0
     if rank.samples:
         branches.append(_sampler(model, shape, settings, images.kept))
@@ -130,13 +129,15 @@ def _detail(leading: Branch, settings: Settings) -> str:
 # ---- forward ----
 
 
-def _forward(
-    shape: RankShape, settings: Settings, rank: Rank, *, experts: int, kept: int, quantizes_input: bool
-) -> Branch:
+def _forward(shape: RankShape, settings: Settings, rank: Rank, *, experts: int, kept: int, family: str) -> Branch:
     tokens, width = settings.max_num_batched_tokens, settings.element_bytes
     stream = serving_activations.stream(tokens=tokens, hidden_size=shape.hidden_size, element_bytes=width)
     dense = _dense(shape, settings, rank.tensor_parallel_size) if shape.mlp_width else 0
-    if quantizes_input:
+    if family == "bitsandbytes" and dense:
+        dense += serving_activations.dequantized_matrix(
+            rows=shape.mlp_width, columns=shape.hidden_size, element_bytes=width
+        )
+    if family == "int8":
         dense += serving_activations.quantized_input(tokens=tokens, width=shape.mlp_width)
     attention = 3 * stream + tokens * shape.attention_width * width
     mixture = 4 * stream + experts + _flush(settings) if shape.experts is not None else 0
@@ -329,7 +330,7 @@ def _band(name: str, shape: RankShape, settings: Settings, *, thin: bool, images
     cases = (
         (not images.known, (0.15, 5.0)),
         (settings.legacy and bool(images.kept), (0.25, 0.6)),
-        (name == "encoder", (0.15, 0.18)),
+        (name == "encoder", (0.15, 0.3 if thin else 0.18)),
         (shape.mla is not None and name == "forward", (0.10, 1.5)),
         (mixture and thin, (0.05, 0.30)),
         (settings.runner_v2, (0.10, 0.15)),
