@@ -11,7 +11,7 @@ const SEEN: Record<CounterName, CounterName[]> = {
 };
 export function colour(component: string): string {
   const at = ORDER.indexOf(component);
-  return `c${(at < 0 ? ORDER.length : at) % 12}`;
+  return `c${(at < 0 ? ORDER.length : at) % 16}`;
 }
 export function seen(items: Item[], counter: CounterName): Item[] {
   return items.filter((i) => SEEN[counter].includes(i.counter) && i.bytes.expected > 0);

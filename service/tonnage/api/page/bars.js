@@ -8,7 +8,7 @@ const SEEN = {
 };
 export function colour(component) {
     const at = ORDER.indexOf(component);
-    return `c${(at < 0 ? ORDER.length : at) % 12}`;
+    return `c${(at < 0 ? ORDER.length : at) % 16}`;
 }
 export function seen(items, counter) {
     return items.filter((i) => SEEN[counter].includes(i.counter) && i.bytes.expected > 0);
