@@ -6,8 +6,7 @@ Nothing here knows an engine; sums are the business of `estimate.totals`.
 
 from typing import NamedTuple
 
-from msgspec.structs import replace
-
+from tonnage.estimate.accounts import account_of
 from tonnage.estimate.identity import digest, model_report, versions
 from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.rules import rules_of_thumb
@@ -48,31 +47,6 @@ class Judgement(NamedTuple):
     reserve: int
     claim: Amount | None
     """What an engine that claims by a fraction really takes. [bytes]"""
-
-
-def account_of(workload: Workload) -> Account:
-    """What the engine, the framework or neither makes of a resolved card, with what resolving it already found."""
-    account = _account(workload)
-    if not workload.findings and not workload.unknowns:
-        return account
-    return replace(
-        account, findings=account.findings + workload.findings, unknowns=account.unknowns + workload.unknowns
-    )
-
-
-def _account(workload: Workload) -> Account:
-    # each imported when first asked for: a server that only serves never loads the training laws
-    if workload.serving is not None:
-        from tonnage.estimate.serving import account as serving  # noqa: PLC0415
-
-        return serving(workload)
-    if workload.training is not None:
-        from tonnage.estimate.training import account as training  # noqa: PLC0415
-
-        return training(workload)
-    from tonnage.estimate.plain import account as plain  # noqa: PLC0415
-
-    return plain(workload)
 
 
 def judge(workload: Workload, account: Account) -> Judgement:

@@ -179,6 +179,8 @@ class WeightFormat(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class KvFormat(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Element type of a KV cache."""
 
+    __hash__ = object.__hash__  # as a Gpu's
+
     id: str
     block_elements: int = 1
     block_bytes: int = 2
@@ -202,6 +204,8 @@ class KvFormat(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 class Optimizer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """States an optimizer keeps per trainable parameter."""
+
+    __hash__ = object.__hash__  # as a Gpu's
 
     id: str
     name: str

@@ -1,0 +1,63 @@
+"""What an engine, a framework or neither makes of a card; a card asked again answers from memory."""
+
+from collections.abc import Callable
+
+import msgspec
+from msgspec.structs import replace
+
+from tonnage.spec.report import Account
+from tonnage.spec.workload import Workload
+
+KEPT = 1024
+"""Accounts kept in process; the oldest goes first. [unitless]"""
+_kept: dict[tuple[object, ...], tuple[Account, object]] = {}
+_wire = msgspec.msgpack.Encoder().encode
+
+
+def account_of(workload: Workload) -> Account:
+    """What the engine, the framework or neither makes of a resolved card, with what resolving it already found."""
+    key = key_of(workload)
+    kept = _kept.get(key)
+    if kept is None:
+        kept = _account(workload), workload.formats  # whose identity is in the key
+        if len(_kept) >= KEPT:
+            _kept.pop(next(iter(_kept)), None)
+        _kept[key] = kept
+    account = kept[0]
+    if not workload.findings and not workload.unknowns:
+        return account
+    return replace(
+        account, findings=account.findings + workload.findings, unknowns=account.unknowns + workload.unknowns
+    )
+
+
+def key_of(workload: Workload) -> tuple[object, ...]:
+    """Everything an account depends on: facts and the model by identity, what the card says by value."""
+    return (
+        workload.model,
+        workload.weight_format,
+        workload.weight_bytes,
+        _wire((workload.serving, workload.training, workload.card.weights.bytes is None)),
+        workload.profile,
+        workload.profile_certain,
+        workload.kv_formats,
+        workload.optimizer,
+        workload.draft,
+        workload.placement,
+        workload.gpu,
+        workload.reserve_bytes,
+        workload.reserve_fraction,
+        id(workload.formats),
+    )
+
+
+def _account(workload: Workload) -> Account:
+    accounting: Callable[[Workload], Account]
+    # each imported when first asked for: a server that only serves never loads the training laws
+    if workload.serving is not None:
+        from tonnage.estimate.serving import account as accounting  # noqa: PLC0415
+    elif workload.training is not None:
+        from tonnage.estimate.training import account as accounting  # noqa: PLC0415
+    else:
+        from tonnage.estimate.plain import account as accounting  # noqa: PLC0415
+    return accounting(workload)
