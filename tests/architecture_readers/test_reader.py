@@ -1,11 +1,12 @@
 """What a reader of configs owes its caller: refusals by name, one object per content, trust that is earned."""
 
+import contextlib
 import time
 
 import pytest
 
 from tonnage.architecture import count_only, describe_layers, parameters_by_component, read_config
-from tonnage.errors import ContradictoryWorkload, MissingFact
+from tonnage.errors import ContradictoryWorkload, MissingFact, SizingError
 
 LLAMA = {
     "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
@@ -175,3 +176,45 @@ def test_layers_that_differ_by_their_own_config_form_groups_of_their_own():
 
 def test_a_layer_map_reads_as_words():
     assert "32 x full attention; 32 x gated MLP 14336" == describe_layers(read_config(LLAMA))
+
+
+def test_an_encoder_alone_is_encoder_layers():
+    t5 = {
+        "model_type": "t5", "d_model": 4096, "d_kv": 64, "num_heads": 64, "num_layers": 24, "d_ff": 10240,
+        "vocab_size": 32128, "feed_forward_proj": "gated-gelu", "architectures": ["T5EncoderModel"],
+    }  # fmt: skip
+    model = read_config(t5)
+    assert (4_762_310_656, ["encoder"]) == (model.parameters_total, [group.layer.role for group in model.layers])
+
+
+def test_the_same_model_counts_the_same_in_the_layout_of_its_own_repository():
+    text = {
+        "model_type": "qwen2", "hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28,
+        "num_attention_heads": 28, "num_key_value_heads": 4, "vocab_size": 151674, "tie_word_embeddings": False,
+    }  # fmt: skip
+    tower = {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096}
+    hub = read_config(
+        {"model_type": "internvl", "text_config": text, "vision_config": {**tower, "attention_bias": True}}
+    )
+    own = read_config({"model_type": "internvl_chat", "llm_config": text, "vision_config": {**tower, "qkv_bias": True}})
+    assert 7_944_373_760 == hub.parameters_total == own.parameters_total
+
+
+WEIRD = (None, True, -1, 0, 3.5, 1e300, 10**30, "x", "", [], {}, [None], [[1]], {"a": 1})
+
+
+@pytest.mark.parametrize("value", WEIRD, ids=repr)
+@pytest.mark.parametrize(
+    "model_type", ["llama", "gemma4_text", "deepseek_v3", "nemotron_h", "qwen2_vl", "t5", "whisper"]
+)
+def test_no_value_of_any_key_is_more_than_refused(model_type, value):
+    config = LLAMA | {
+        "model_type": model_type, "layer_types": None, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
+        "v_head_dim": 128, "n_routed_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 256, "rope_scaling": None,
+        "hybrid_override_pattern": "M*-E" * 8, "vision_config": {}, "d_kv": 64, "d_ff": 128, "per_layer_config": {},
+        "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 8, "decoder_attention_heads": 8,
+        "encoder_ffn_dim": 64, "decoder_ffn_dim": 64, "quantization_config": None,
+    }  # fmt: skip
+    for key in config:
+        with contextlib.suppress(SizingError):
+            read_config({**config, key: value})

@@ -30,12 +30,12 @@ class Reading(Struct, frozen=True, kw_only=True):
 def compose(fields: Fields) -> Reading:
     """Read every part that the table of `fields` names; a table without parts is one stack."""
     parts = _parts(fields)
-    text = parts.get("text", fields)
+    encoder = parts.get("encoder")
+    text = parts.get("text") or encoder or fields
     text.require()
     layers = layer_groups(text)
     outside = stack_tensors(text)
-    encoder = parts.get("encoder")
-    if encoder is not None:
+    if encoder is not None and encoder is not text:
         encoder.require()
         layers = (*layer_groups(encoder), *layers)
         outside = [*stack_tensors(encoder), *outside]

@@ -100,6 +100,8 @@ def _task(config: Mapping[str, Any]) -> dict[str, Any]:
     name = architectures[0]
     if name.endswith(("LMHeadModel", "DoubleHeadsModel")):
         return {"task": "CausalLM"}
+    if name.endswith("EncoderModel"):
+        return {"task": "EncoderModel"}
     return {"task": name.rpartition("For")[2] if "For" in name else "Model"}
 
 
