@@ -6,6 +6,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from tonnage.errors import ContradictoryWorkload
 from tonnage.spec.card import Multimodal, SizingCard, TrainingLora
 from tonnage.spec.report import Estimate
 
@@ -23,8 +24,14 @@ def changed(card: SizingCard, pointer: str, value: Any) -> SizingCard:
 
     Returns:
         A copy; the rest is shared.
+
+    Raises:
+        ContradictoryWorkload: No card has that value there.
     """
-    made: SizingCard = _with(card, pointer.strip("/").split("/"), value)
+    try:
+        made: SizingCard = _with(card, pointer.strip("/").split("/"), value)
+    except ValueError as error:
+        raise ContradictoryWorkload(str(error), pointer=pointer) from error
     return made
 
 
