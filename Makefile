@@ -5,7 +5,7 @@ HOST ?= 127.0.0.1
 PORT ?= 8000
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check -q
 
-.PHONY: serve test dev readme
+.PHONY: serve test dev readme bench fuzz openapi
 
 # ---- the service ----
 $(VENV)/run.stamp: requirements/run.txt requirements/build.txt pyproject.toml
@@ -24,6 +24,17 @@ test:
 dev: $(VENV)/run.stamp
 	$(PIP) install --require-hashes -r requirements/test.txt
 
+# ---- measured: each prints its own table ----
+bench: dev
+	$(PIP) install fastapi || echo "fastapi is not to be had here: its row is left out"
+	$(VENV)/bin/python benchmarks/speed.py
+
+fuzz: dev
+	FUZZ_EXAMPLES=600 FUZZ_CARDS=5000 $(VENV)/bin/python -m pytest -q tests/contract/test_schemathesis.py tests/api/test_fuzz.py
+
 # ---- documents ----
+openapi: dev
+	cd openapi && ../$(VENV)/bin/python regenerate.py
+
 readme: dev
 	$(VENV)/bin/python tests/docs/refresh.py

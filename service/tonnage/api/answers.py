@@ -15,15 +15,21 @@ _CONTENT_TYPES: dict[str, bytes] = {
 }
 
 
+CLOSED_POLICY = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
+NO_STORE = (b"cache-control", b"no-store")
+
+
 class Answer:
     """A finished response; Litestar sends it as it is."""
 
-    __slots__ = ("body", "headers", "status")
+    __slots__ = ("body", "cache_control", "headers", "policy", "status")
 
     def __init__(self, body: bytes, content_type: bytes = b"application/json", *, status: int = 200) -> None:
         self.body = body
         self.status = status
         self.headers: Headers = [(b"content-type", content_type), (b"content-length", b"%d" % len(body))]
+        self.policy = CLOSED_POLICY
+        self.cache_control = NO_STORE
 
     def with_headers(self, *headers: tuple[bytes, bytes]) -> "Answer":
         """The same answer with more headers."""
@@ -32,19 +38,13 @@ class Answer:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: ARG002  (ASGI)
         """Send it (ASGI)."""
-        await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
+        headers = [*self.headers, self.policy, self.cache_control]
+        await send({"type": "http.response.start", "status": self.status, "headers": headers})
         await send({"type": "http.response.body", "body": self.body, "more_body": False})
 
     def to_asgi_response(self, **_: Any) -> "Answer":
         """Litestar asks this of what an exception handler returns."""
         return self
-
-
-def not_modified(*headers: tuple[bytes, bytes]) -> Answer:
-    """The 304 of a representation the caller already has."""
-    answer = Answer(b"", status=304)
-    answer.headers = list(headers)
-    return answer
 
 
 def problem_answer(error: ProblemError, instance: str) -> Answer:

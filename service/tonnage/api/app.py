@@ -1,12 +1,12 @@
 """The only place that wires: settings, catalogue, routes, lifespan, envelope."""
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from litestar import Litestar, Request
+from litestar import Litestar
 
 from tonnage.adapters.rate_counter import RateCounter
 from tonnage.adapters.redis_cache import TwoLevelCache
@@ -20,6 +20,7 @@ from tonnage.api.failures import as_problem
 from tonnage.api.gate import Gate
 from tonnage.api.problems import INTERNAL, METHOD_NOT_ALLOWED
 from tonnage.api.reload import Watch
+from tonnage.api.routing import ExpressLane, Route, litestar_handler
 from tonnage.api.settings import Settings, read_settings
 from tonnage.api.sizing import Desk, Sizing
 from tonnage.api.telemetry import AccessLog, Telemetry
@@ -30,16 +31,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("tonnage")
 
-HANDLERS: list[Any] = [
-    estimate.EstimateRoutes,
-    fit.FitRoutes,
-    *catalog.HANDLERS,
-    health.healthz,
-    health.readyz,
-    health.metrics,
-    *documents.HANDLERS,
-    *front.HANDLERS,
-]
+ROUTES: tuple[Route, ...] = (
+    *estimate.ROUTES,
+    *fit.ROUTES,
+    *catalog.ROUTES,
+    *health.ROUTES,
+    *documents.ROUTES,
+    *front.ROUTES,
+)
 
 
 class Application:
@@ -48,18 +47,21 @@ class Application:
     def __init__(self, runtime: Runtime, log: AccessLog | None) -> None:
         self.runtime = runtime
         self.litestar = Litestar(
-            route_handlers=HANDLERS,
+            route_handlers=[litestar_handler(route) for route in ROUTES],
             openapi_config=None,
             logging_config=None,
-            exception_handlers={Exception: _problem},  # type: ignore[dict-item]
+            exception_handlers={Exception: lambda request, error: explained(request.scope, error)},  # type: ignore[dict-item,return-value]
             lifespan=[_lifespan(runtime, log)],
             request_max_body_size=None,
         )
-        self.envelope = Envelope(self.litestar, runtime, log)
+        self.envelope = Envelope(ExpressLane(self.litestar, ROUTES, explained), runtime, log)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """ASGI."""
-        await self.envelope(scope, receive, send)
+        if scope["type"] == "http":
+            await self.envelope(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await self.litestar(scope, receive, send)
 
 
 def create_app(settings: Settings | None = None, sizing: Sizing | None = None) -> Application:
@@ -118,13 +120,14 @@ def load_sizing(settings: Settings) -> Sizing:
     return Sizing(catalog=load_catalog(overlay))
 
 
-def _problem(request: Request[Any, Any, Any], error: Exception) -> Answer:
+def explained(scope: Mapping[str, Any], error: Exception) -> Answer:
+    """Answer to a request that failed, or to OPTIONS, which the framework takes for an unknown method."""
     problem = as_problem(error)
-    if problem.kind is METHOD_NOT_ALLOWED and request.scope["method"] == ANY_METHOD:
+    if problem.kind is METHOD_NOT_ALLOWED and scope["method"] == ANY_METHOD:
         return allowed_methods(problem.headers)
     if problem.kind is INTERNAL:
-        logger.error("%s %s failed", request.scope["method"], request.scope["path"], exc_info=error)
-    return problem_answer(problem, request.scope["path"])
+        logger.error("%s %s failed", scope["method"], scope["path"], exc_info=error)
+    return problem_answer(problem, scope["path"])
 
 
 def _lifespan(runtime: Runtime, log: AccessLog | None) -> Any:

@@ -10,6 +10,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+from tonnage.api.answers import CLOSED_POLICY, NO_STORE
 from tonnage.api.bodies import too_large
 from tonnage.api.context import Context
 from tonnage.api.failures import as_problem
@@ -42,7 +43,7 @@ class BatchAnswer:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer line by line (ASGI)."""
-        headers: Headers = [(b"content-type", CONTENT_TYPE)]
+        headers: Headers = [(b"content-type", CONTENT_TYPE), CLOSED_POLICY, NO_STORE]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         loop = asyncio.get_running_loop()
         async with _Outlet(send) as outlet:

@@ -3,16 +3,16 @@
 from typing import Any
 
 import msgspec
-from litestar import Request, get
 from msgspec import Struct
 
 from tonnage.api.answers import Answer, content_type
 from tonnage.api.catalog_pages import CatalogPage, flat, page_of
 from tonnage.api.catalog_views import COLLECTIONS, Collection, entry_of
-from tonnage.api.context import Context, context_of
+from tonnage.api.context import Context
 from tonnage.api.negotiation import CSV, JSON, MSGPACK, choose
 from tonnage.api.problems import NOT_FOUND, FieldError, ProblemError
 from tonnage.api.query import parameters, refuse_parameters
+from tonnage.api.routing import Route
 from tonnage.catalog import Catalog
 from tonnage.errors import UnknownName
 from tonnage.render import table_csv
@@ -46,21 +46,17 @@ class Stored(Struct, frozen=True, array_like=True):
     link: str = ""
 
 
-@get("/catalog", name="catalog index")
-async def index(request: Request[Any, Any, Any]) -> Answer:
+async def index(context: Context) -> Answer:
     """What there is, how many of each, and which version."""
-    context = context_of(request)
     refuse_parameters(parameters(context.query))
     media_type = choose(context.accept, ENTRY_OFFERS)
     return await _answered(context, media_type, lambda: Stored(_encoded(media_type, index_of(context.catalog))))
 
 
-def listing_route(collection: Collection) -> Any:
+def listing_route(collection: Collection) -> Route:
     """Route of one page of a collection."""
 
-    @get(f"/catalog/{collection.name}", name=f"list {collection.name}")
-    async def listing(request: Request[Any, Any, Any]) -> Answer:
-        context = context_of(request)
+    async def listing(context: Context) -> Answer:
         media_type = choose(context.accept, LIST_OFFERS)
 
         def make() -> Stored:
@@ -69,30 +65,30 @@ def listing_route(collection: Collection) -> Any:
 
         return await _answered(context, media_type, make)
 
-    return listing
+    return Route("GET", f"/catalog/{collection.name}", listing)
 
 
-def entry_route(collection: Collection) -> Any:
+def entry_route(collection: Collection) -> Route:
     """Route of one entry of a collection, by id or alias."""
 
-    @get(f"/catalog/{collection.name}/{{name:path}}", name=f"one of {collection.name}")
-    async def entry(request: Request[Any, Any, Any]) -> Answer:
-        context = context_of(request)
+    async def entry(context: Context) -> Answer:
         refuse_parameters(parameters(context.query))
         media_type = choose(context.accept, ENTRY_OFFERS)
-        name = request.path_params["name"].removeprefix("/")
-        return await _answered(
-            context, media_type, lambda: Stored(_encoded(media_type, _found(collection, context.catalog, name)))
-        )
 
-    return entry
+        def make() -> Stored:
+            name = context.path_params["name"].removeprefix("/")
+            return Stored(_encoded(media_type, _found(collection, context.catalog, name)))
+
+        return await _answered(context, media_type, make)
+
+    return Route("GET", f"/catalog/{collection.name}/{{name:path}}", entry)
 
 
-HANDLERS: list[Any] = [
-    index,
+ROUTES = (
+    Route("GET", "/catalog", index),
     *map(listing_route, COLLECTIONS.values()),
     *map(entry_route, COLLECTIONS.values()),
-]
+)
 
 
 def index_of(catalog: Catalog) -> CatalogIndex:

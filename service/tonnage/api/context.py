@@ -3,12 +3,11 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from litestar import Request
 from msgspec import Struct
 
 from tonnage.adapters.redis_cache import TwoLevelCache
 from tonnage.adapters.redis_link import RedisLink
-from tonnage.api.answers import Answer, not_modified
+from tonnage.api.answers import Answer
 from tonnage.api.bodies import whole_body
 from tonnage.api.decoding import media_type, require_json
 from tonnage.api.gate import Gate
@@ -16,6 +15,8 @@ from tonnage.api.settings import Settings
 from tonnage.api.sizing import Desk
 from tonnage.api.telemetry import Telemetry
 from tonnage.catalog import Catalog
+
+_VARY = (b"vary", b"accept")
 
 
 class Lifecycle:
@@ -53,6 +54,12 @@ class Context:
         self.query: bytes = scope["query_string"]
 
     @property
+    def path_params(self) -> Mapping[str, Any]:
+        """What stands in the variable parts of the path."""
+        params: Mapping[str, Any] = self.scope["path_params"]
+        return params
+
+    @property
     def desk(self) -> Desk:
         """Where questions are answered."""
         return self.runtime.desk
@@ -81,16 +88,10 @@ class Context:
         kind = answer.headers[0][1].partition(b";")[0].rpartition(b"/")[2]
         part = f"-{'.'.join(fields)}" if fields else ""
         etag = b'"%s-%s"' % (f"{version.removeprefix('sha256:')[:32]}{part}".encode(), kind)
-        age = b"public, max-age=%d" % max_age if max_age else b"no-cache"
-        headers = ((b"etag", etag), (b"cache-control", age), (b"vary", b"accept"))
+        answer.cache_control = (b"cache-control", b"public, max-age=%d" % max_age if max_age else b"no-cache")
         if matches(self.headers.get(b"if-none-match"), etag):
-            return not_modified(*headers)
-        return answer.with_headers(*headers)
-
-
-def context_of(request: Request[Any, Any, Any]) -> Context:
-    """The request as handlers use it."""
-    return Context(request.scope, request.receive)
+            answer.status, answer.body, answer.headers = 304, b"", []
+        return answer.with_headers((b"etag", etag), _VARY)
 
 
 def matches(if_none_match: bytes | None, etag: bytes) -> bool:

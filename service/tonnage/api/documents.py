@@ -3,16 +3,15 @@
 import hashlib
 from functools import cache
 from importlib import resources
-from typing import Any
 
 import msgspec
-from litestar import Request, get
 from msgspec import Struct
 
 from tonnage.api.answers import Answer
-from tonnage.api.context import context_of
+from tonnage.api.context import Context
 from tonnage.api.problems import KINDS, NOT_FOUND, ProblemError
 from tonnage.api.query import parameters, refuse_parameters
+from tonnage.api.routing import Route
 
 PAGE_POLICY = (
     b"content-security-policy",
@@ -47,56 +46,53 @@ class ProblemKinds(Struct, frozen=True):
     problems: list[ProblemKind]
 
 
-@get("/openapi.json")
-async def openapi(request: Request[Any, Any, Any]) -> Answer:
+async def openapi(context: Context) -> Answer:
     """OpenAPI 3.1 description."""
-    context = context_of(request)
     refuse_parameters(parameters(context.query))
     return context.cacheable(Answer(openapi_bytes()), fingerprint(openapi_bytes()), max_age=MAX_AGE)
 
 
-@get("/docs")
-async def docs(request: Request[Any, Any, Any]) -> Answer:
+async def docs(context: Context) -> Answer:
     """The description as a page."""
-    context = context_of(request)
     refuse_parameters(parameters(context.query))
-    answer = Answer(asset("docs.html"), b"text/html; charset=utf-8").with_headers(PAGE_POLICY)
+    answer = Answer(asset("docs.html"), b"text/html; charset=utf-8")
+    answer.policy = PAGE_POLICY
     return context.cacheable(answer, fingerprint(answer.body), max_age=MAX_AGE)
 
 
-@get("/docs/{asset:str}")
-async def docs_asset(request: Request[Any, Any, Any]) -> Answer:
+async def docs_asset(context: Context) -> Answer:
     """Script and style of that page."""
-    context = context_of(request)
     refuse_parameters(parameters(context.query))
-    name = request.path_params["asset"]
+    name = context.path_params["asset"]
     if name not in ASSETS:
         raise ProblemError(NOT_FOUND, f"the page has {', '.join(ASSETS)}")
     return context.cacheable(Answer(asset(name), ASSETS[name]), fingerprint(asset(name)), max_age=MAX_AGE)
 
 
-@get("/problems")
-async def problem_kinds(request: Request[Any, Any, Any]) -> Answer:
+async def problem_kinds(context: Context) -> Answer:
     """Every kind of problem."""
-    context = context_of(request)
     refuse_parameters(parameters(context.query))
     body = msgspec.json.encode(ProblemKinds([_kind(slug) for slug in KINDS]))
     return context.cacheable(Answer(body), fingerprint(body), max_age=MAX_AGE)
 
 
-@get("/problems/{slug:str}")
-async def problem_kind(request: Request[Any, Any, Any]) -> Answer:
+async def problem_kind(context: Context) -> Answer:
     """One kind of problem: where the `type` of a problem document leads."""
-    context = context_of(request)
     refuse_parameters(parameters(context.query))
-    slug = request.path_params["slug"]
+    slug = context.path_params["slug"]
     if slug not in KINDS:
         raise ProblemError(NOT_FOUND, f"problems are {', '.join(KINDS)}")
     body = msgspec.json.encode(_kind(slug))
     return context.cacheable(Answer(body), fingerprint(body), max_age=MAX_AGE)
 
 
-HANDLERS: list[Any] = [openapi, docs, docs_asset, problem_kinds, problem_kind]
+ROUTES = (
+    Route("GET", "/openapi.json", openapi),
+    Route("GET", "/docs", docs),
+    Route("GET", "/docs/{asset:str}", docs_asset),
+    Route("GET", "/problems", problem_kinds),
+    Route("GET", "/problems/{slug:str}", problem_kind),
+)
 
 
 def _kind(slug: str) -> ProblemKind:

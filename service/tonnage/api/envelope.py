@@ -16,6 +16,7 @@ from tonnage.api import problems
 from tonnage.api.answers import Answer, problem_answer, request_headers
 from tonnage.api.context import Runtime
 from tonnage.api.cors import Origins
+from tonnage.api.deadlines import Deadlines
 from tonnage.api.failures import as_problem
 from tonnage.api.telemetry import AccessLog, timestamp
 
@@ -28,14 +29,12 @@ _ALWAYS_SERVED = frozenset({"/healthz", "/readyz", "/metrics"})
 ANY_METHOD = "ANY"
 _ASKED_AS = {"HEAD": "GET", "OPTIONS": ANY_METHOD}
 """The framework answers HEAD with 405 and knows only some methods of a path; a method it cannot know names them all."""
-_STATIC_HEADERS = [
+_STATIC_HEADERS = (
     (b"api-version", b"1"),
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"x-frame-options", b"DENY"),
-]
-_CSP = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
-_NO_STORE = (b"cache-control", b"no-store")
+)
 
 
 class Envelope:
@@ -50,17 +49,13 @@ class Envelope:
         self._origins = Origins(runtime.settings)
         self._log = log
         self._cap = runtime.settings.max_in_flight
-        self._deadline = runtime.settings.deadline_seconds
-        self._prefix = secrets.token_hex(6)
+        self._deadlines = Deadlines(runtime.settings.deadline_seconds)
+        self._prefix = secrets.token_hex(6).encode()
         self._numbers = itertools.count(1)
         self.telemetry.in_flight.set_function(lambda: self._lifecycle.in_flight)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Serve one connection scope."""
-        if scope["type"] != "http":
-            if scope["type"] == "lifespan":
-                await self.app(scope, receive, send)
-            return
+        """Serve one request (ASGI)."""
         exchange = _Exchange(self, scope, send)
         self._lifecycle.in_flight += 1
         try:
@@ -80,7 +75,7 @@ class Envelope:
                 return
             if not self.gate.is_open:
                 exchange.extra = [*exchange.extra, *self.gate(exchange.scope, exchange.headers)]
-            async with asyncio.timeout(self._deadline) as deadline:
+            with self._deadlines.begin() as deadline:
                 exchange.scope["state"]["deadline"] = deadline
                 await self.app(exchange.scope, receive, exchange.send)
         except Exception as error:  # the last resort: nothing may reach the server
@@ -112,7 +107,7 @@ class Envelope:
         """The caller's id when it is harmless, else a new one."""
         if given is not None and _REQUEST_ID.fullmatch(given):
             return given
-        return b"%s-%x" % (self._prefix.encode(), next(self._numbers))
+        return b"%s-%x" % (self._prefix, next(self._numbers))
 
 
 class _Exchange:
@@ -140,13 +135,12 @@ class _Exchange:
     async def send(self, message: Any) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            headers = [*message["headers"], (b"x-request-id", self.request_id), *_STATIC_HEADERS, *self.extra]
-            names = {name for name, _ in message["headers"]}
-            if b"content-security-policy" not in names:
-                headers.append(_CSP)
-            if b"cache-control" not in names:
-                headers.append(_NO_STORE)
-            message["headers"] = headers
+            message["headers"] = [
+                *message["headers"],
+                (b"x-request-id", self.request_id),
+                *_STATIC_HEADERS,
+                *self.extra,
+            ]
         else:
             body = message.get("body", b"")
             self.sent_bytes += len(body)

@@ -1,17 +1,13 @@
 """POST and GET /estimate: one workload on one placement, or many by line."""
 
-from typing import Any
-
-from litestar import Controller, Request, get, post
-from litestar.types import ASGIApp
-
 from tonnage.api.answers import Answer
 from tonnage.api.batch import BatchAnswer
-from tonnage.api.context import Context, context_of
+from tonnage.api.context import Context
 from tonnage.api.decoding import BodyDecoder
 from tonnage.api.negotiation import NDJSON, choose
 from tonnage.api.query import QueryReader, parameters, refuse_parameters
 from tonnage.api.representations import answer_in, chosen_fields, encode_json, offers, shown
+from tonnage.api.routing import Route
 from tonnage.spec.card import SizingCard
 from tonnage.spec.report import Estimate
 
@@ -19,35 +15,27 @@ decode_card = BodyDecoder(SizingCard)
 read_card = QueryReader(SizingCard)
 
 
-class EstimateRoutes(Controller):
-    """Memory of one workload on one placement."""
+async def post_estimate(context: Context) -> Answer | BatchAnswer:
+    """Memory by phase and item for the card in the body, or for the card in each of its lines."""
+    given = parameters(context.query)
+    fields = chosen_fields(given, Estimate)
+    refuse_parameters(given, ["fields"])
+    if context.is_batch:
+        return _batch(context, fields)
+    media_type = choose(context.accept, offers("estimate"))
+    card = decode_card(await context.json_body())
+    fetch = await context.desk.fetch_for(card)
+    return answer_in(media_type, "estimate", context.desk.estimate(card, fetch), fields)
 
-    path = "/estimate"
 
-    @post(status_code=200)
-    async def post_estimate(self, request: Request[Any, Any, Any]) -> ASGIApp:
-        """Memory by phase and item for the card in the body, or for the card in each of its lines."""
-        context = context_of(request)
-        given = parameters(context.query)
-        fields = chosen_fields(given, Estimate)
-        refuse_parameters(given, ["fields"])
-        if context.is_batch:
-            return _batch(context, fields)
-        media_type = choose(context.accept, offers("estimate"))
-        card = decode_card(await context.json_body())
-        fetch = await context.desk.fetch_for(card)
-        return answer_in(media_type, "estimate", context.desk.estimate(card, fetch), fields)
-
-    @get()
-    async def get_estimate(self, request: Request[Any, Any, Any]) -> Answer:
-        """The same for a card of flat query parameters."""
-        context = context_of(request)
-        given = parameters(context.query)
-        fields = chosen_fields(given, Estimate)
-        media_type = choose(context.accept, offers("estimate"))
-        card = read_card(given)
-        estimate = context.desk.estimate(card, await context.desk.fetch_for(card))
-        return context.cacheable(answer_in(media_type, "estimate", estimate, fields), estimate.digest, fields)
+async def get_estimate(context: Context) -> Answer:
+    """The same for a card of flat query parameters."""
+    given = parameters(context.query)
+    fields = chosen_fields(given, Estimate)
+    media_type = choose(context.accept, offers("estimate"))
+    card = read_card(given)
+    estimate = context.desk.estimate(card, await context.desk.fetch_for(card))
+    return context.cacheable(answer_in(media_type, "estimate", estimate, fields), estimate.digest, fields)
 
 
 def _batch(context: Context, fields: tuple[str, ...]) -> BatchAnswer:
@@ -61,3 +49,6 @@ def _batch(context: Context, fields: tuple[str, ...]) -> BatchAnswer:
         return encode_json(shown(desk.estimate(card, fetch), fields))
 
     return BatchAnswer(context, answer_line)
+
+
+ROUTES = (Route("POST", "/estimate", post_estimate), Route("GET", "/estimate", get_estimate))

@@ -1,52 +1,40 @@
 """POST and GET /fit: which package serves a card, which does not, and why."""
 
-from typing import Any
-
-from litestar import Controller, Request, get, post
-from litestar.types import ASGIApp
-
 from tonnage.api.answers import Answer
 from tonnage.api.batch import BatchAnswer
-from tonnage.api.context import Context, context_of
+from tonnage.api.context import Context
 from tonnage.api.decoding import BodyDecoder
 from tonnage.api.negotiation import NDJSON, choose
 from tonnage.api.problems import NOTHING_SELECTED, FieldError, ProblemError
 from tonnage.api.query import QueryReader, flag, parameters, refuse_parameters
 from tonnage.api.representations import answer_in, chosen_fields, encode_json, offers, shown
+from tonnage.api.routing import Route
 from tonnage.spec.fit import FitAnswer, FitRequest
 
 decode_request = BodyDecoder(FitRequest)
 read_request = QueryReader(FitRequest)
 
 
-class FitRoutes(Controller):
-    """Packages for one card."""
+async def post_fit(context: Context) -> Answer | BatchAnswer:
+    """Packages that serve the card, ranked; those that do not, with reasons; or the same for each line."""
+    given = parameters(context.query)
+    strict, fields = flag(given, "strict"), chosen_fields(given, FitAnswer)
+    refuse_parameters(given, ["strict", "fields"])
+    if context.is_batch:
+        return _batch(context, fields, strict=strict)
+    media_type = choose(context.accept, offers("fit"))
+    answer = await _fitted(context, decode_request(await context.json_body()))
+    return answer_in(media_type, "fit", selected(answer) if strict else answer, fields)
 
-    path = "/fit"
 
-    @post(status_code=200)
-    async def post_fit(self, request: Request[Any, Any, Any]) -> ASGIApp:
-        """Packages that serve the card, ranked; those that do not, with reasons; or the same for each line."""
-        context = context_of(request)
-        given = parameters(context.query)
-        strict, fields = flag(given, "strict"), chosen_fields(given, FitAnswer)
-        refuse_parameters(given, ["strict", "fields"])
-        if context.is_batch:
-            return _batch(context, fields, strict=strict)
-        media_type = choose(context.accept, offers("fit"))
-        answer = await _fitted(context, decode_request(await context.json_body()))
-        return answer_in(media_type, "fit", selected(answer) if strict else answer, fields)
-
-    @get()
-    async def get_fit(self, request: Request[Any, Any, Any]) -> Answer:
-        """The same for a card of flat query parameters."""
-        context = context_of(request)
-        given = parameters(context.query)
-        strict, fields = flag(given, "strict"), chosen_fields(given, FitAnswer)
-        media_type = choose(context.accept, offers("fit"))
-        answer = await _fitted(context, read_request(given))
-        whole = selected(answer) if strict else answer
-        return context.cacheable(answer_in(media_type, "fit", whole, fields), answer.digest, fields)
+async def get_fit(context: Context) -> Answer:
+    """The same for a card of flat query parameters."""
+    given = parameters(context.query)
+    strict, fields = flag(given, "strict"), chosen_fields(given, FitAnswer)
+    media_type = choose(context.accept, offers("fit"))
+    answer = await _fitted(context, read_request(given))
+    whole = selected(answer) if strict else answer
+    return context.cacheable(answer_in(media_type, "fit", whole, fields), answer.digest, fields)
 
 
 async def _fitted(context: Context, question: FitRequest) -> FitAnswer:
@@ -82,3 +70,6 @@ def selected(answer: FitAnswer) -> FitAnswer:
     missing = [FieldError("", text) for text in answer.confirmations]
     missing += [FieldError("", f"{group.requirement}: {group.reason}") for group in answer.excluded]
     raise ProblemError(NOTHING_SELECTED, "no candidate meets every requirement", errors=missing)
+
+
+ROUTES = (Route("POST", "/fit", post_fit), Route("GET", "/fit", get_fit))

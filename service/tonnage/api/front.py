@@ -1,17 +1,15 @@
 """The front page at / for browsers, links for programs; its assets are built from page/src and lie in the package."""
 
-from typing import Any
-
 import msgspec
-from litestar import Request, get
 from msgspec import Struct
 
 from tonnage.api.answers import Answer
-from tonnage.api.context import context_of
+from tonnage.api.context import Context
 from tonnage.api.documents import MAX_AGE, PAGE_POLICY, asset, fingerprint
 from tonnage.api.negotiation import JSON, choose
 from tonnage.api.problems import NOT_FOUND, ProblemError
 from tonnage.api.query import parameters, refuse_parameters
+from tonnage.api.routing import Route
 from tonnage.version import __version__
 
 HTML = "text/html"
@@ -43,27 +41,24 @@ _DIRECTORY = Directory(
 )
 
 
-@get("/")
-async def front(request: Request[Any, Any, Any]) -> Answer:
+async def front(context: Context) -> Answer:
     """The page for a browser, the links for a program."""
-    context = context_of(request)
     refuse_parameters(parameters(context.query))
     if choose(context.accept, FRONT_OFFERS) == JSON:
         body = msgspec.json.encode(_DIRECTORY)
         return context.cacheable(Answer(body), fingerprint(body), max_age=MAX_AGE)
-    answer = Answer(asset("index.html"), b"text/html; charset=utf-8").with_headers(PAGE_POLICY)
+    answer = Answer(asset("index.html"), b"text/html; charset=utf-8")
+    answer.policy = PAGE_POLICY
     return context.cacheable(answer, fingerprint(answer.body), max_age=MAX_AGE)
 
 
-@get("/page/{asset:str}")
-async def front_asset(request: Request[Any, Any, Any]) -> Answer:
+async def front_asset(context: Context) -> Answer:
     """Scripts and style of the front page."""
-    context = context_of(request)
     refuse_parameters(parameters(context.query))
-    name = request.path_params["asset"]
+    name = context.path_params["asset"]
     if name not in PAGE_ASSETS:
         raise ProblemError(NOT_FOUND, f"the page has {', '.join(PAGE_ASSETS)}")
     return context.cacheable(Answer(asset(name), PAGE_ASSETS[name]), fingerprint(asset(name)), max_age=MAX_AGE)
 
 
-HANDLERS: list[Any] = [front, front_asset]
+ROUTES = (Route("GET", "/", front), Route("GET", "/page/{asset:str}", front_asset))

@@ -1,15 +1,15 @@
 """/healthz, /readyz and /metrics: for the machinery around the service."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
-from litestar import Request, get
 from msgspec import Struct
 
 from tonnage.api.answers import Answer
-from tonnage.api.context import context_of
+from tonnage.api.context import Context
 from tonnage.api.problems import NOT_READY, ProblemError
 from tonnage.api.query import parameters, refuse_parameters
+from tonnage.api.routing import Route
 from tonnage.version import METHOD_VERSION, __version__
 
 
@@ -28,17 +28,14 @@ class Readiness(Struct, frozen=True, kw_only=True):
     in_flight: int
 
 
-@get("/healthz")
-async def healthz(request: Request[Any, Any, Any]) -> Answer:
+async def healthz(context: Context) -> Answer:
     """The process is alive."""
-    refuse_parameters(parameters(context_of(request).query))
+    refuse_parameters(parameters(context.query))
     return Answer(b'{"status":"alive"}')
 
 
-@get("/readyz")
-async def readyz(request: Request[Any, Any, Any]) -> Answer:
+async def readyz(context: Context) -> Answer:
     """The catalogue is loaded and the process is not shutting down; the state of Redis is shown, never fatal."""
-    context = context_of(request)
     refuse_parameters(parameters(context.query))
     runtime = context.runtime
     if runtime.lifecycle.draining:
@@ -52,10 +49,11 @@ async def readyz(request: Request[Any, Any, Any]) -> Answer:
     return Answer(msgspec.json.encode(state))
 
 
-@get("/metrics")
-async def metrics(request: Request[Any, Any, Any]) -> Answer:
+async def metrics(context: Context) -> Answer:
     """Metrics for Prometheus."""
-    context = context_of(request)
     refuse_parameters(parameters(context.query))
     body = context.runtime.telemetry.exposition()
     return Answer(body, b"text/plain; version=1.0.0; charset=utf-8")
+
+
+ROUTES = (Route("GET", "/healthz", healthz), Route("GET", "/readyz", readyz), Route("GET", "/metrics", metrics))

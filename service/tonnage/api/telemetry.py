@@ -7,14 +7,17 @@ Label values are bounded: routes are templates, methods and statuses are fixed s
 import logging
 import sys
 import time
-from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, BinaryIO
 
 import msgspec
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge
 from prometheus_client.exposition import generate_latest
 
+from tonnage.api.tallies import Counts, Timings
+
 _METHODS = frozenset({"GET", "HEAD", "POST", "OPTIONS", "PUT", "PATCH", "DELETE"})
+_STATUSES = {status: str(status) for status in (200, 204, 304, 400, 404, 422, 503)}
 _LATENCY = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _COMPUTATION = (0.00002, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0)
 
@@ -24,25 +27,15 @@ class Telemetry:
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
-        self.requests = Counter("tonnage_http_requests", "Requests.", ["route", "method", "status"], registry=registry)
-        self.duration = Histogram(
-            "tonnage_http_request_duration_seconds",
-            "Time to the last byte.",
-            ["route"],
-            registry=registry,
-            buckets=_LATENCY,
+        self.requests = Counts("tonnage_http_requests", "Requests.", ["route", "method", "status"], registry)
+        self.duration = Timings(
+            "tonnage_http_request_duration_seconds", "Time to the last byte.", ["route"], _LATENCY, registry
         )
         self.in_flight = Gauge("tonnage_http_in_flight", "Requests being served.", registry=registry)
-        self.estimate_seconds = Histogram(
-            "tonnage_estimate_seconds", "Computation of one estimate.", registry=registry, buckets=_COMPUTATION
-        )
-        self.fit_seconds = Histogram(
-            "tonnage_fit_seconds", "Computation of one fit.", registry=registry, buckets=_COMPUTATION
-        )
-        self.verdicts = Counter("tonnage_verdicts", "Answers by verdict.", ["endpoint", "verdict"], registry=registry)
-        self.cache_requests = Counter(
-            "tonnage_cache_requests", "Cache look-ups.", ["level", "outcome"], registry=registry
-        )
+        self.estimate_seconds = Timings("tonnage_estimate_seconds", "One estimate.", [], _COMPUTATION, registry)
+        self.fit_seconds = Timings("tonnage_fit_seconds", "One fit.", [], _COMPUTATION, registry)
+        self.verdicts = Counts("tonnage_verdicts", "Answers by verdict.", ["endpoint", "verdict"], registry)
+        self.cache_requests = Counts("tonnage_cache_requests", "Cache look-ups.", ["level", "outcome"], registry)
         self.catalog_info = Gauge(
             "tonnage_catalog_info", "Version of the catalogue in use.", ["version", "source"], registry=registry
         )
@@ -63,21 +56,11 @@ class Telemetry:
         self.log_errors = Counter(
             "tonnage_log_errors", "Access log lines that could not be written.", registry=registry
         )
-        self._request_children: dict[tuple[str, str, int], Callable[[], None]] = {}
-        self._duration_children: dict[str, Callable[[float], None]] = {}
 
     def request(self, route: str, method: str, status: int, seconds: float) -> None:
         """Count one finished request."""
-        key = (route, method, status)
-        count = self._request_children.get(key)
-        if count is None:
-            bounded = method if method in _METHODS else "other"
-            count = self._request_children[key] = self.requests.labels(route, bounded, status).inc
-        count()
-        observe = self._duration_children.get(route)
-        if observe is None:
-            observe = self._duration_children[route] = self.duration.labels(route).observe
-        observe(seconds)
+        self.requests.add(route, method if method in _METHODS else "other", _STATUSES.get(status) or str(status))
+        self.duration.observe(seconds, route)
 
     def batch_problem(self, slug: str) -> None:
         """Count one line of a batch that could not be answered."""
@@ -85,7 +68,7 @@ class Telemetry:
 
     def verdict(self, endpoint: str, verdict: str) -> None:
         """Count one answer by what it says."""
-        self.verdicts.labels(endpoint, verdict).inc()
+        self.verdicts.add(endpoint, verdict)
 
     def catalog_in_use(self, version: str, source: str) -> None:
         """Show which catalogue answers from now on."""
@@ -100,7 +83,7 @@ class Telemetry:
 
     def cache(self, level: str, outcome: str) -> None:
         """Count one cache look-up: hit, miss or error, by level."""
-        self.cache_requests.labels(level, outcome).inc()
+        self.cache_requests.add(level, outcome)
 
     def exposition(self) -> bytes:
         """Text that Prometheus reads."""
@@ -156,7 +139,12 @@ class JsonLines(logging.Formatter):
         return msgspec.json.encode(fields).decode()
 
 
+@lru_cache(maxsize=4)
+def _to_the_second(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+
+
 def timestamp(seconds: float) -> str:
     """UTC time of a log line, to the millisecond."""
-    whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
-    return f"{whole}.{int(seconds * 1000) % 1000:03d}Z"
+    whole = int(seconds)
+    return f"{_to_the_second(whole)}.{int((seconds - whole) * 1000):03d}Z"
