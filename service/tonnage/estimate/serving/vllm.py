@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from math import isqrt
 from typing import NamedTuple
 
-import msgspec
 from msgspec import Struct
 
 from tonnage.estimate.serving import moe_kernels, vllm_capacity, vllm_findings, vllm_items
 from tonnage.estimate.serving.demand import demand
 from tonnage.estimate.serving.drafts import Draft, draft
+from tonnage.estimate.serving.plans import Plans
 from tonnage.estimate.serving.rank_shape import rank_shape
 from tonnage.estimate.serving.vllm_cache import Layout, layout
 from tonnage.estimate.serving.vllm_profile import Peak, Rank, peak
@@ -109,13 +109,9 @@ def _loads(found: Plan, workload: Workload, needed: int) -> Iterator[GpuLoad]:
         yield GpuLoad(ranks=rank.ranks, stage=rank.stage, phases=phases, demand_kv=exactly(need))
 
 
-_PLANS: dict[tuple[object, ...], tuple[Workload, Plan]] = {}
-_MOST_PLANS = 4096
-
-
 def plan(workload: Workload) -> Plan:
     """
-    The part of the account that traffic does not change, worked out once for each set of settings.
+    The part of the account that traffic does not change.
 
     Args:
         workload: Resolved card for vLLM.
@@ -123,48 +119,7 @@ def plan(workload: Workload) -> Plan:
     Returns:
         The plan; cards with the same settings share one.
     """
-    key = _key(workload)
-    kept = _PLANS.get(key)
-    if kept is None:
-        if len(_PLANS) >= _MOST_PLANS:
-            _PLANS.clear()
-        kept = _PLANS[key] = (workload, _plan(workload))
-    return kept[1]
-
-
-def _key(workload: Workload) -> tuple[object, ...]:
-    """Facts by identity (the workload kept beside the plan keeps them alive), settings by value."""
-    serving, placement = workload.serving, workload.placement
-    assert isinstance(serving, card.Vllm)  # noqa: S101  (dispatch is by this type)
-    nested = (serving.lora, serving.speculative, serving.multimodal, serving.cudagraph_capture_sizes)
-    return (
-        id(workload.model),
-        id(workload.weight_format),
-        workload.weight_bytes,
-        id(workload.profile),
-        id(workload.gpu),
-        id(workload.draft),
-        *(map(id, workload.kv_formats) if workload.kv_formats is not None else ()),
-        placement.tensor_parallel_size,
-        placement.pipeline_parallel_size,
-        placement.data_parallel_size,
-        placement.expert_parallel_size,
-        placement.context_parallel_size,
-        serving.dtype,
-        serving.max_model_len,
-        serving.max_num_seqs,
-        serving.max_num_batched_tokens,
-        serving.gpu_memory_utilization,
-        serving.kv_cache_memory_bytes,
-        serving.block_size,
-        serving.enforce_eager,
-        serving.cudagraph_max_capture_size,
-        serving.enable_expert_parallel,
-        serving.enable_prefix_caching,
-        serving.swap_space,
-        serving.cpu_offload_gb,
-        msgspec.json.encode(nested) if any(part is not None for part in nested) else None,
-    )
+    return _PLANS.of(workload)
 
 
 def _plan(workload: Workload) -> Plan:
@@ -197,6 +152,9 @@ def _plan(workload: Workload) -> Plan:
         claimed=_claim(total, chosen),
         unknowns=vllm_findings.unknowns(workload, chosen, drafted=drafted.weights > 0),
     )
+
+
+_PLANS = Plans(_plan, card.Vllm)
 
 
 def total_memory(gpu: Gpu | None) -> Amount | None:

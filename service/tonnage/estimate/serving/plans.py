@@ -1,0 +1,77 @@
+"""The part of an account that traffic does not change, worked out once for each set of settings."""
+
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from tonnage.spec.workload import Workload
+
+P = TypeVar("P")
+
+_TRAFFIC = frozenset({"concurrency", "input_tokens", "output_tokens", "shared_prefix_tokens"})
+_NESTED = frozenset({"lora", "speculative", "multimodal", "cudagraph_capture_sizes", "kv_cache_dtype"})
+_PLACEMENT = attrgetter(
+    "tensor_parallel_size",
+    "pipeline_parallel_size",
+    "data_parallel_size",
+    "expert_parallel_size",
+    "context_parallel_size",
+)
+_MOST = 4096
+
+
+class Plans(Generic[P]):
+    """
+    Plans of one engine, by the settings they were made for.
+
+    Args:
+        build: Works a plan out; looks at nothing of a workload but facts, placement and settings.
+        settings: The engine's card type.
+    """
+
+    def __init__(self, build: Callable[[Workload], P], settings: type[msgspec.Struct]) -> None:
+        self._build = build
+        names = [n for n in settings.__struct_fields__ if n not in _TRAFFIC]
+        self._plain = attrgetter(*(n for n in names if n not in _NESTED))
+        self._nested = attrgetter(*(n for n in names if n in _NESTED))
+        self._kept: dict[tuple[Any, ...], tuple[Workload, P]] = {}
+
+    def of(self, workload: Workload) -> P:
+        """
+        The plan of a workload; workloads with the same settings share one.
+
+        Args:
+            workload: Resolved card for the engine.
+
+        Returns:
+            Plan.
+        """
+        key = self._key(workload)
+        kept = self._kept.get(key)
+        if kept is None:
+            if len(self._kept) >= _MOST:
+                self._kept.clear()
+            kept = self._kept[key] = (workload, self._build(workload))
+        return kept[1]
+
+    def _key(self, workload: Workload) -> tuple[Any, ...]:
+        """Facts by identity (the workload kept beside the plan keeps them alive), settings by value."""
+        nested = self._nested(workload.serving)
+        plain = all(part is None or isinstance(part, str) for part in nested)
+        return (
+            id(workload.model),
+            id(workload.weight_format),
+            workload.weight_bytes,
+            id(workload.profile),
+            id(workload.gpu),
+            id(workload.draft),
+            *(map(id, workload.kv_formats) if workload.kv_formats is not None else ()),
+            _PLACEMENT(workload.placement),
+            self._plain(workload.serving),
+            nested if plain else msgspec.json.encode(nested),
+        )
+
+
+__all__ = ["Plans"]
