@@ -46,7 +46,7 @@ def test_small_tensors_count_exactly():
 
 
 def test_gaps_are_what_segments_have_left():
-    assert (4 * MiB,) == allocator.gaps(tensors=[(8 * MiB, 2)])
+    assert (4 * MiB,) == allocator.placed(tensors=[(8 * MiB, 2)]).gaps
 
 
 def test_later_tensors_count_the_remainders_of_the_gaps_they_land_in():
@@ -64,3 +64,10 @@ def test_counted_lies_between_the_tensors_and_the_segments(tensors, warm):
     exact = sum(size * count for size, count in tensors)
 
     assert exact <= allocator.allocated(tensors=tensors, warm=warm) <= allocator.reserved(tensors=tensors, warm=warm)
+
+
+@given(st.lists(st.tuples(st.integers(1, 40 * MiB), st.integers(1, 5)), max_size=8), st.integers(0, 200 * MiB))
+def test_equal_tensors_are_placed_as_if_one_by_one(tensors, warm):
+    singly = [(size, 1) for size, count in tensors for _ in range(count)]
+
+    assert allocator.placed(tensors=singly, warm=warm) == allocator.placed(tensors=tensors, warm=warm)

@@ -6,8 +6,9 @@ ones come from 20 MiB segments (below 10 MiB) or from segments of their own (rou
 remainder of at most 1 MiB is not split off: it counts as allocated.
 """
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from tonnage.units import MiB, ceil_div, round_up
 
@@ -53,6 +54,51 @@ def segment(*, request: int) -> int:
     return SHARED_SEGMENT if request < OWN_SEGMENT else round_up(request, ROUNDING)
 
 
+class Placement(NamedTuple):
+    """Resident tensors in the segments they lie in."""
+
+    allocated: int
+    reserved: int
+    gaps: tuple[int, ...]
+
+
+def placed(*, tensors: Iterable[tuple[int, int]], warm: int = 0) -> Placement:
+    """
+    Resident tensors placed one by one: best fit among free blocks, else a new segment.
+
+    Args:
+        tensors: Size and count of equal tensors, in the order they are made. [bytes]
+        warm: One block taken and freed before the first tensor (transformers' allocator warm-up). [bytes]
+
+    Returns:
+        Counted size, segments taken from the driver, and free blocks above 1 MiB, smallest first. [bytes]
+
+    Source:
+        pytorch/pytorch@2.6 c10/cuda/CUDACachingAllocator.cpp get_free_block, should_split, alloc_found_block
+    """
+    free = [segment(request=warm)] if warm > SMALL else []
+    counted, held, small = 0, sum(free), 0
+    for request, count in tensors:
+        size, left = block(request=request), count
+        if size <= SMALL:
+            small += size * count
+            continue
+        while left > 0:
+            position = bisect_left(free, size)
+            reused = position < len(free)
+            space = free.pop(position) if reused else segment(request=size)
+            fitting = min(left, space // size)
+            equal = 1 if reused else left // fitting
+            remainder = space - fitting * size
+            left -= equal * fitting
+            held += 0 if reused else equal * space
+            counted += equal * (fitting * size + _kept(remainder))
+            if remainder > SMALL:
+                at = bisect_left(free, remainder)
+                free[at:at] = [remainder] * equal
+    return Placement(counted + small, held + ceil_div(small, SMALL_SEGMENT) * SMALL_SEGMENT, tuple(free))
+
+
 def allocated(*, tensors: Iterable[tuple[int, int]], warm: int = 0) -> int:
     """
     Resident tensors as memory_allocated() counts them, remainders that are not split off included.
@@ -67,7 +113,7 @@ def allocated(*, tensors: Iterable[tuple[int, int]], warm: int = 0) -> int:
     Source:
         pytorch/pytorch@2.6 c10/cuda/CUDACachingAllocator.cpp should_split (remaining > kSmallSize), alloc_found_block
     """
-    return _placed(tensors, warm)[0]
+    return placed(tensors=tensors, warm=warm).allocated
 
 
 def reserved(*, tensors: Iterable[tuple[int, int]], warm: int = 0) -> int:
@@ -84,24 +130,7 @@ def reserved(*, tensors: Iterable[tuple[int, int]], warm: int = 0) -> int:
     Source:
         pytorch/pytorch@2.6 c10/cuda/CUDACachingAllocator.cpp get_allocation_size, alloc_block
     """
-    return _placed(tensors, warm)[1]
-
-
-def gaps(*, tensors: Iterable[tuple[int, int]], warm: int = 0) -> tuple[int, ...]:
-    """
-    Free blocks that the resident tensors leave in their segments.
-
-    Args:
-        tensors: Size and count of equal tensors, in the order they are made. [bytes]
-        warm: One block taken and freed before the first tensor. [bytes]
-
-    Returns:
-        Blocks above 1 MiB, smallest first. [bytes]
-
-    Source:
-        pytorch/pytorch@2.6 c10/cuda/CUDACachingAllocator.cpp alloc_found_block (remaining block)
-    """
-    return tuple(_placed(tensors, warm)[2])
+    return placed(tensors=tensors, warm=warm).reserved
 
 
 def unsplit_remainders(*, free: Sequence[int], request: int, count: int) -> int:
@@ -135,29 +164,3 @@ def unsplit_remainders(*, free: Sequence[int], request: int, count: int) -> int:
 
 def _kept(remainder: int) -> int:
     return remainder if remainder <= SMALL else 0
-
-
-def _placed(tensors: Iterable[tuple[int, int]], warm: int) -> tuple[int, int, list[int]]:
-    free = [segment(request=warm)] if warm > SMALL else []
-    counted, held, small = 0, sum(free), 0
-    for size, count in tensors:
-        size = block(request=size)  # noqa: PLW2901
-        if size <= SMALL:
-            small += size * count
-            continue
-        while count > 0:
-            position = bisect_left(free, size)
-            if position < len(free):
-                space = free.pop(position)
-            else:
-                space = segment(request=size)
-                held += space
-            fitting = min(count, space // size)
-            remainder = space - fitting * size
-            counted += fitting * size
-            count -= fitting  # noqa: PLW2901
-            if remainder > SMALL:
-                insort(free, remainder)
-            else:
-                counted += remainder
-    return counted + small, held + ceil_div(small, SMALL_SEGMENT) * SMALL_SEGMENT, free

@@ -176,14 +176,15 @@ def _resident(blocks: list[_Block], model: Model, loading: Loading) -> Resident:
     exact = sum(size * count for size, count in runs)
     tied = _largest(blocks[0]) if model.tie_word_embeddings and blocks[0].head else 0
     warm = int(loading.warm * exact) + (tied if loading.warm_tied_head else 0)
+    placement = allocator.placed(tensors=runs, warm=warm)
     return Resident(
         layers=tuple(block.layer for block in blocks if block.layer is not None),
         embedding=blocks[0].embedding,
         head=blocks[0].head or blocks[-1].head,
         exact=exact,
-        counted=allocator.allocated(tensors=runs, warm=warm),
-        reserved=allocator.reserved(tensors=runs, warm=warm),
-        gaps=allocator.gaps(tensors=runs, warm=warm),
+        counted=placement.allocated,
+        reserved=placement.reserved,
+        gaps=placement.gaps,
         largest_matrix=max(block.largest for block in blocks),
         extra_head=sum(block.extra_head for block in blocks),
         tied_head=tied,
