@@ -1,22 +1,21 @@
-"""Results remembered for a model by its identity, and for everything else by value."""
+"""Results remembered for a model (or another record) by its identity, and for everything else by value."""
 
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from tonnage.spec.model import Model
-
+M = TypeVar("M")
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 def per_model(
     maximum: int = 4096,
-) -> Callable[[Callable[Concatenate[Model, P], R]], Callable[Concatenate[Model, P], R]]:
+) -> Callable[[Callable[Concatenate[M, P], R]], Callable[Concatenate[M, P], R]]:
     """
-    Cache of a pure function whose first argument is a model.
+    Cache of a pure function whose first argument is a model, or another record that is made once.
 
-    The model is kept alive with the result, so that its identity cannot be reused; the other arguments are hashed. When
+    It is kept alive with the result, so that its identity cannot be reused; the other arguments are hashed. When
     full, everything is forgotten.
 
     Args:
@@ -26,11 +25,11 @@ def per_model(
         Decorator.
     """
 
-    def decorate(function: Callable[Concatenate[Model, P], R]) -> Callable[Concatenate[Model, P], R]:
-        results: dict[tuple[Any, ...], tuple[R, Model]] = {}
+    def decorate(function: Callable[Concatenate[M, P], R]) -> Callable[Concatenate[M, P], R]:
+        results: dict[tuple[Any, ...], tuple[R, M]] = {}
 
         @wraps(function)
-        def cached(model: Model, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        def cached(model: M, /, *args: P.args, **kwargs: P.kwargs) -> R:
             key = (id(model), args, tuple(kwargs.values()))
             found = results.get(key)
             if found is None:

@@ -77,12 +77,13 @@ def _rank(whole: _Model, stage: StageWeights) -> Rank:
     stated = _stated(job, model)
     total = whole.trainable
     share = _share(whole, stage) * ((stated / total) if stated and total else 1.0)
-    trained = round(total * share * _active_share(job, model))
-    states = 0 if optimizer is None else round(_all_states(whole, optimizer) * share * _active_share(job, model))
+    share_now = share * _active_share(job, model)
+    trained = round(total * share_now)
+    states = 0 if optimizer is None else round(_all_states(whole, optimizer) * share_now)
     paged = optimizer is not None and optimizer.paged
     return Rank(
         stage=stage.stage,
-        sizes=_sizes(whole, stage, share=share, trained=trained, states=0 if paged else states),
+        sizes=_sizes(whole, stage, shares=(share, share_now), trained=trained, states=0 if paged else states),
         counts=_counts(model, stage.layers, len(whole.stages)),
         first=stage.stage == 0,
         last=stage.stage == len(whole.stages) - 1,
@@ -94,10 +95,9 @@ def _rank(whole: _Model, stage: StageWeights) -> Rank:
     )
 
 
-def _sizes(whole: _Model, stage: StageWeights, *, share: float, trained: int, states: int) -> Sizes:
+def _sizes(whole: _Model, stage: StageWeights, *, shares: tuple[float, float], trained: int, states: int) -> Sizes:
     job, model, groups = whole.job, whole.workload.model, whole.groups
-    active = _active_share(job, model)
-    adapters = 0 if job.trains_base else round(sum(g.parameters * g.element_bytes for g in groups) * share)
+    adapters = 0 if job.trains_base else round(sum(g.parameters * g.element_bytes for g in groups) * shares[0])
     layers = max(1, len(stage.layers))
     block = (stage.total - _outside_bytes(stage)) // layers
     block_parameters = _largest_layer(model) // job.tensor_parallel_size
@@ -107,7 +107,7 @@ def _sizes(whole: _Model, stage: StageWeights, *, share: float, trained: int, st
         adapters=adapters,
         master=4 * trained if job.master else 0,
         states=states,
-        gradients=round(sum(g.parameters * _gradient_width(job, g) for g in groups) * share * active),
+        gradients=round(sum(g.parameters * _gradient_width(job, g) for g in groups) * shares[1]),
         trainable=trained,
         block_gathered=block if job.quantized else block_parameters * min(job.compute_bytes, job.weight_bytes),
         block_trainable=block_parameters if job.trains_base else trained // layers,
@@ -154,14 +154,14 @@ LISA_LAYERS = 2
 
 def _active_share(job: Settings, model: Model) -> float:
     """Part of the trainable parameters with gradients and states at a time: LISA's layers, BAdam's block."""
+    if job.method not in ("lisa", "badam"):
+        return 1.0
     layers = max(1, model.num_hidden_layers)
-    if job.method == "lisa":
-        inside = sum(g.layer.elements * g.count for g in model.layers)
-        outside = model.parameters_total - inside
-        return (outside + inside * min(1.0, LISA_LAYERS / layers)) / model.parameters_total
     if job.method == "badam":
         return 1 / layers
-    return 1.0
+    inside = sum(g.layer.elements * g.count for g in model.layers)
+    outside = model.parameters_total - inside
+    return (outside + inside * min(1.0, LISA_LAYERS / layers)) / model.parameters_total
 
 
 def _outside_bytes(stage: StageWeights) -> int:

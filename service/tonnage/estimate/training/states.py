@@ -23,22 +23,19 @@ _UNTIED_RULES = WeightRules(tied_head_stored=True)
 _MEGATRON_RULES = WeightRules(vocabulary_multiple=128, layer_surplus="refuse")
 
 
-class Trainable(Struct, frozen=True):
+class Trainable:
     """Trainable tensors of one width: matrices inside layers, and the rest (embedding, head, norms, biases)."""
 
-    shapes: tuple[Shape, ...]
-    rest: tuple[Shape, ...]
-    element_bytes: int
+    __slots__ = ("element_bytes", "largest", "parameters", "rest", "shapes")
 
-    @property
-    def parameters(self) -> int:
+    def __init__(self, shapes: tuple[Shape, ...], rest: tuple[Shape, ...], element_bytes: int) -> None:
+        self.shapes = shapes
+        self.rest = rest
+        self.element_bytes = element_bytes
+        self.parameters = sum(rows * columns * copies for rows, columns, copies in (*shapes, *rest))
         """[unitless]"""
-        return sum(r * c * n for r, c, n in (*self.shapes, *self.rest))
-
-    @property
-    def largest(self) -> int:
+        self.largest = max((rows * columns for rows, columns, _ in (*shapes, *rest)), default=0)
         """Elements of the largest tensor. [elements]"""
-        return max((r * c for r, c, _ in (*self.shapes, *self.rest)), default=0)
 
 
 def base_weights(workload: Workload, settings: Settings) -> tuple[StageWeights, ...]:
@@ -47,7 +44,7 @@ def base_weights(workload: Workload, settings: Settings) -> tuple[StageWeights, 
     return stage_weights(
         workload.model,
         form,
-        workload.formats,
+        workload.formats if form.kind == "file-mix" else None,
         tensor_parallel_size=settings.tensor_parallel_size,
         pipeline_parallel_size=settings.pipeline_parallel_size,
         expert_parallel_size=settings.expert_parallel_size,
@@ -206,7 +203,7 @@ def state_width(optimizer: Optimizer, group: Trainable, settings: Settings) -> f
     return 4 if settings.master else group.element_bytes
 
 
-@remembered()
+@per_model()
 def _states(optimizer: Optimizer, group: Trainable, width: float, fp32_embeddings: bool, block: int) -> int:
     return _LAWS[optimizer.law](optimizer, group, width, fp32_embeddings, block)
 

@@ -8,17 +8,26 @@ from tonnage.estimate.training.sizes import Rank
 from tonnage.estimate.training.tape import ZERO, Form, plus, times, value
 
 
-class Candidate(NamedTuple):
-    """One moment that may be the peak."""
+class Moment(NamedTuple):
+    """The highest point of one phase, by what it is made of. [bytes]"""
 
     phase: str
     name: str
-    form: Form
-    """What is alive beside what is resident, with the gradients of the layer at hand."""
+    activations: int
+    logits: int
+    scratch: int
+    """Dequantized matrices, autocast copies, adapter temporaries."""
+    gradients: int
     live: int
-    """Gathered parameters and reductions. [bytes]"""
-    done: int
-    """Gradients of finished layers before sharding. [bytes]"""
+    buckets: int
+    temporary: int
+
+    @property
+    def total(self) -> int:
+        """Everything that is not resident. [bytes]"""
+        return (
+            self.activations + self.logits + self.scratch + self.gradients + self.live + self.buckets + self.temporary
+        )
 
 
 class Batch(NamedTuple):
@@ -39,9 +48,9 @@ class Batch(NamedTuple):
         return (1, self.tokens, self.tokens * self.length, self.padded, 1, self.scored)
 
 
-def candidates(profile: StepProfile, batch: Batch, held: Held, rank: Rank) -> list[Candidate]:
+def highest(profile: StepProfile, batch: Batch, held: Held, rank: Rank) -> tuple[Moment, Moment]:
     """
-    The highest point of every segment that can be the peak.
+    The highest point of forward and that of backward.
 
     Args:
         profile: The model's step.
@@ -50,15 +59,19 @@ def candidates(profile: StepProfile, batch: Batch, held: Held, rank: Rank) -> li
         rank: Layers of the stage, and whether it begins or ends the pipeline.
 
     Returns:
-        Points of forward and backward.
+        Two moments.
     """
-    walk = _Walk(profile, batch.measures, counts_of(profile, rank))
-    found = walk.forward(held, rank)
+    walk = _Walk(batch.measures, held)
+    counts = counts_of(profile, rank)
+    _forward(walk, profile, counts, rank, held)
+    forward = walk.moment("forward", 0)
     if batch.in_flight > 1:
         kept = times(walk.level, batch.in_flight - 1)
-        found = [c._replace(form=plus(c.form, kept)) for c in found]
+        forward = forward._replace(activations=forward.activations + value(kept, batch.measures))
         walk.level = plus(walk.level, kept)
-    return found + walk.backward(held, rank)
+    walk.best = None
+    _backward(walk, profile, counts, rank, held)
+    return forward, walk.moment("backward", held.buckets)
 
 
 def counts_of(profile: StepProfile, rank: Rank) -> tuple[int, ...]:
@@ -71,62 +84,83 @@ def counts_of(profile: StepProfile, rank: Rank) -> tuple[int, ...]:
 
 
 class _Walk:
-    """Levels before and after the segments, layers of one kind at once."""
+    """Levels before and after the segments, and the highest point so far."""
 
-    def __init__(self, profile: StepProfile, measures: Form, counts: tuple[int, ...]) -> None:
-        self.profile = profile
+    __slots__ = ("before", "best", "done", "level", "measures")
+
+    def __init__(self, measures: Form, held: Held) -> None:
         self.measures = measures
-        self.counts = counts
+        self.before = held.gradients_before
+        self.done = held.gradients_done
         self.level: Form = ZERO
+        self.best: tuple[int, str, Form, Form, int] | None = None
 
-    def forward(self, held: Held, rank: Rank) -> list[Candidate]:
-        """Embedding, layers, tail; leaves the level where backward begins."""
-        profile = self.profile
-        found: list[Candidate] = []
-        self._pass(profile.embedding)
-        for part, count in zip(profile.forward, self.counts, strict=True):
-            if count:
-                self._pass(part, count - 1)
-                found.append(self._candidate("forward", "forward of the last layer", part, held.live_forward))
-                self._pass(part)
-        if rank.last:
-            found.append(self._candidate("forward", "loss, forward", profile.tail, held.live_tail))
-            self._pass(profile.tail)
-            self._pass(profile.leaving)
-        for part, count in zip(profile.layer_leaving, self.counts, strict=True):
-            self._pass(part, count)
-        return found
+    def go(self, part: Part, count: int = 1) -> None:
+        """Past `count` segments."""
+        self.level = plus(self.level, part.net if count == 1 else times(part.net, count))
 
-    def backward(self, held: Held, rank: Rank) -> list[Candidate]:
-        """Loss, layers from the last to the first, embedding."""
-        profile = self.profile
-        found: list[Candidate] = []
-        if rank.last:
-            found.append(self._candidate("backward", "loss, backward", profile.tail_backward, held.live_tail))
-            self._pass(profile.tail_backward)
-        for part, count in zip(reversed(profile.backward), reversed(self.counts), strict=True):
-            if not count:
-                continue
-            found.append(self._candidate("backward", "backward of the last layer", part, held.live_backward))
-            self._pass(part, count - 1)
-            if count > 1:
-                found.append(self._candidate("backward", "backward of the first layer", part, held.live_backward))
-            self._pass(part)
-        if rank.first:
-            part = profile.embedding_backward
-            found.append(self._candidate("backward", "gradient of the embedding", part, held.live_backward))
-        return found
-
-    def _pass(self, part: Part, times_: int = 1) -> None:
-        self.level = plus(self.level, part.net if times_ == 1 else times(part.net, times_))
-
-    def _candidate(self, phase: str, name: str, part: Part, live: int) -> Candidate:
-        measures, level = self.measures, self.level
-        point = part.points[0]
-        if len(part.points) > 1:
-            point = max(part.points, key=lambda form: value(form, measures))
-        form = (
-            level[0] + point[0], level[1] + point[1], level[2] + point[2],
-            level[3] + point[3], point[4], level[5] + point[5],
+    def look(self, name: str, part: Part, live: int) -> None:
+        """Whether a point of the segment ahead is the highest; `live`: gathered parameters and reductions. [bytes]"""
+        level, measures = self.level, self.measures
+        one, tokens, pairs, padded, _, scored = measures
+        base = (
+            level[0] * one + level[1] * tokens + level[2] * pairs + level[3] * padded + level[5] * scored
+            + live + int(level[4] * self.done)
         )  # fmt: skip
-        return Candidate(phase, name, form, live, level[4])
+        for point in part.points:
+            total = base + value(point, measures)
+            if self.best is None or total > self.best[0]:
+                self.best = (total, name, level, point, live)
+
+    def moment(self, phase: str, buckets: int) -> Moment:
+        """The highest point by what it is made of."""
+        if self.best is None:
+            raise ValueError("a stage without layers")
+        _, name, level, point, live = self.best
+        _, tokens, pairs, padded, _, scored = self.measures
+        return Moment(
+            phase=phase,
+            name=name,
+            activations=max(
+                0, (level[1] + point[1]) * tokens + (level[2] + point[2]) * pairs + (level[3] + point[3]) * padded
+            ),
+            logits=max(0, (level[5] + point[5]) * scored),
+            scratch=max(0, level[0] + point[0]),
+            gradients=max(0, self.before + point[4] + int(level[4] * self.done)),
+            live=live,
+            buckets=buckets,
+            temporary=0,
+        )
+
+
+def _forward(walk: _Walk, profile: StepProfile, counts: tuple[int, ...], rank: Rank, held: Held) -> None:
+    """Embedding, layers, tail; leaves the level where backward begins."""
+    walk.go(profile.embedding)
+    for part, count in zip(profile.forward, counts, strict=True):
+        if count:
+            walk.go(part, count - 1)
+            walk.look("forward of the last layer", part, held.live_forward)
+            walk.go(part)
+    if rank.last:
+        walk.look("loss, forward", profile.tail, held.live_tail)
+        walk.go(profile.tail)
+        walk.go(profile.leaving)
+    for part, count in zip(profile.layer_leaving, counts, strict=True):
+        walk.go(part, count)
+
+
+def _backward(walk: _Walk, profile: StepProfile, counts: tuple[int, ...], rank: Rank, held: Held) -> None:
+    """Loss, layers from the last to the first, embedding."""
+    if rank.last:
+        walk.look("loss, backward", profile.tail_backward, held.live_tail)
+        walk.go(profile.tail_backward)
+    for part, count in zip(reversed(profile.backward), reversed(counts), strict=True):
+        if not count:
+            continue
+        walk.look("backward of the last layer", part, held.live_backward)
+        walk.go(part, count - 1)
+        if count > 1:
+            walk.look("backward of the first layer", part, held.live_backward)
+        walk.go(part)
+    if rank.first:
+        walk.look("gradient of the embedding", profile.embedding_backward, held.live_backward)

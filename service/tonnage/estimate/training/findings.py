@@ -1,0 +1,34 @@
+"""What must be confirmed about a training card before its answer can be held to."""
+
+from tonnage.estimate.training.objectives import Objective
+from tonnage.spec.report import Finding
+from tonnage.spec.workload import Workload
+
+_GENERATION = Finding(
+    status="needs_confirmation",
+    reason="generation beside training is not counted: state what the engine takes, as reserve",
+    field="/training/objective",
+)
+_LOSS = Finding(
+    status="needs_confirmation",
+    reason="the loss of this objective differs by version, and no version is stated",
+    field="/training/framework_version",
+)
+_VERSION = Finding(
+    status="needs_confirmation",
+    reason="this version of the framework is newer or older than any whose defaults were read",
+    field="/training/framework_version",
+)
+
+
+def findings_of(workload: Workload, objective: Objective) -> tuple[Finding, ...]:
+    """Findings of a training card, whatever its GPU."""
+    training = workload.training
+    unversioned = training is not None and training.framework_version is None
+    special = training is not None and training.objective not in ("sft", "pretrain")
+    found = (
+        (objective.generates, _GENERATION),
+        (unversioned and special, _LOSS),
+        (not workload.profile_certain, _VERSION),
+    )
+    return tuple(finding for holds, finding in found if holds)
