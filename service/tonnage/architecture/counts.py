@@ -1,12 +1,13 @@
 """Parameters of a model by what they do: totals that a published count can be compared with."""
 
 from collections.abc import Iterable
+from typing import get_args
 
 from tonnage.spec.model import Component, LayerGroup, Model, Tensor
 
 
 def parameters_by_component(model: Model) -> dict[Component, int]:
-    """Parameters of the model as counted, by component, in the order they occur. [unitless]"""
+    """Parameters of the model as counted, by component, in the order of `Component`. [unitless]"""
     return count_by_component(model.layers, model.outside)
 
 
@@ -16,7 +17,7 @@ def count_by_component(layers: Iterable[LayerGroup], outside: Iterable[Tensor]) 
     for tensor, copies in _tensors(layers, outside):
         if tensor.parameter:
             counts[tensor.component] = counts.get(tensor.component, 0) + tensor.elements * copies
-    return counts
+    return {component: counts[component] for component in get_args(Component) if component in counts}
 
 
 def active_parameters(layers: Iterable[LayerGroup], outside: Iterable[Tensor]) -> int | None:
