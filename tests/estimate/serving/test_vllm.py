@@ -264,3 +264,80 @@ def test_prompt_lookup_adds_no_draft():
     found = answer({"speculative": {"method": "ngram", "num_speculative_tokens": 3}})
 
     assert "draft_model" not in items(found, "load")
+
+
+@pytest.mark.parametrize(
+    ("version", "serving", "placement", "legacy"),
+    [
+        ("0.8.1", {"lora": {"max_loras": 1}}, {}, True),
+        ("0.8.3", {"lora": {"max_loras": 1}}, {}, False),
+        ("0.8.5", {}, {"pipeline_parallel_size": 2}, True),
+        ("0.9.0", {}, {"pipeline_parallel_size": 2}, False),
+        ("0.8.1", {"kv_cache_dtype": "fp8"}, {}, True),
+        ("0.8.5", {"kv_cache_dtype": "fp8"}, {}, False),
+        ("0.10.0", {"kv_cache_dtype": "fp8"}, {"gpu": "a100-80-sxm"}, True),
+        ("0.8.5", {}, {"gpu": "t4"}, True),
+    ],
+)
+def test_settings_that_v1_does_not_support_yet_run_v0(version, serving, placement, legacy):
+    found = answer({"engine_version": version, "max_model_len": 4096, **serving}, placement)
+
+    assert legacy == any("pinned swap space" in item.detail for item in found.host.items)
+
+
+@pytest.mark.parametrize(("card", "version", "tokens"), [("h100-sxm", "0.8.1", 8192), ("l40s", "0.8.1", 2048)])
+def test_the_first_v1_releases_choose_the_batch_by_the_name_of_the_card(card, version, tokens):
+    assumed = {a.field: a.value for a in answer({"engine_version": version}, {"gpu": card}).assumptions}
+
+    assert tokens == assumed["serving.max_num_batched_tokens"]
+    assert 1024 == assumed["serving.max_num_seqs"]
+
+
+def hybrid(version, **serving):
+    """Qwen3.6-27B on two cards with a cache of 4.99 GiB each, as a public start-up log of its successor prints it."""
+    request = {
+        "model": "Qwen/Qwen3.6-27B",
+        "weights": {"format": "fp8-block-128x128"},
+        "serving": {
+            "engine": "vllm", "engine_version": version, "max_model_len": 131_072, "kv_cache_dtype": "fp8",
+            "max_num_seqs": 2, "max_num_batched_tokens": 8192, "kv_cache_memory_bytes": int(4.99 * GiB), **serving,
+        },
+        "placement": {"gpu": "rtx-3090", "tensor_parallel_size": 2},
+    }  # fmt: skip
+    return account(resolve(catalog(), msgspec.convert(request, SizingCard)))
+
+
+def test_a_prefix_cache_keeps_a_second_state_of_every_recurrent_group():
+    # 208 blocks of 1,568 tokens; a request takes 84 and two for each of three groups
+    assert 302_921 == hybrid("0.27.0").kv_cache.capacity_tokens.expected
+
+
+@pytest.mark.parametrize(
+    ("version", "asked", "states"), [("0.24.0", None, 1), ("0.24.0", True, 2), ("0.27.0", False, 1)]
+)
+def test_the_prefix_cache_of_hybrid_models_is_off_before_0_26_unless_asked_for(version, asked, states):
+    found = hybrid(version, enable_prefix_caching=asked)
+
+    assert pytest.approx(208 / (84 + 3 * states), abs=0.005) == found.kv_cache.max_concurrency
+
+
+def test_decoding_adds_the_logits_of_every_request():
+    found = answer({"max_num_seqs": 64})
+
+    assert 64 * 128_256 * 2 == expected(found, "decode", "logits")
+    assert "activations" not in items(found, "decode")
+
+
+def test_the_cache_says_how_many_of_the_stated_requests_it_holds():
+    found = answer({"concurrency": 200, "input_tokens": 3000, "output_tokens": 500}, {"gpu": "rtx-4090"})
+    blocks, each = found.kv_cache.blocks, 219
+
+    assert f"{blocks // each} requests of 3500 tokens fit at once of 200 asked" in found.kv_cache.detail
+
+
+def test_bfloat16_by_name_is_refused_on_cards_without_it():
+    refused = answer({"dtype": "bfloat16", "max_model_len": 1024}, {"gpu": "t4"}).findings
+    halved = answer({"dtype": "float16", "max_model_len": 1024}, {"gpu": "t4"}).findings
+
+    assert ("excluded", "/serving/dtype") in {(f.status, f.field) for f in refused}
+    assert "/serving/dtype" not in {f.field for f in halved}

@@ -52,7 +52,7 @@ def phases(rank: "Rank", chosen: Settings, needed: int, *, claims: bool) -> tupl
         claims: A card is stated, so the pool is what the fraction leaves.
 
     Returns:
-        load, kv_allocation, cuda_graph, prefill and idle.
+        load, kv_allocation, cuda_graph, prefill, decode and idle.
     """
     loaded = [
         _CONTEXT.item(rank.before, "context and communicators, before the fraction is taken"),
@@ -72,11 +72,13 @@ def phases(rank: "Rank", chosen: Settings, needed: int, *, claims: bool) -> tupl
         )
         resident = (*resident, _GRAPHS.item(rank.graphs, detail))
         found.append(PhaseItems("cuda_graph", resident))
-    transient = (
-        _ACTIVATIONS.item(within(rank.activations, 0.4, 1.0), f"{chosen.chunked_prefill_size} tokens"),
-        _LOGITS.item(exactly(rank.logits), "largest decode batch, fp32"),
-    )
-    found += [PhaseItems("prefill", (*resident, *transient)), PhaseItems("idle", resident)]
+    activations = _ACTIVATIONS.item(within(rank.activations, 0.4, 1.0), f"{chosen.chunked_prefill_size} tokens")
+    logits = _LOGITS.item(exactly(rank.logits), "largest decode batch, fp32")
+    found += [
+        PhaseItems("prefill", (*resident, activations, logits)),
+        PhaseItems("decode", (*resident, logits)),
+        PhaseItems("idle", resident),
+    ]
     return tuple(found)
 
 

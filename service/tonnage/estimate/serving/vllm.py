@@ -92,7 +92,7 @@ def account(workload: Workload) -> Account:
     )
     return Account(
         loads=tuple(_loads(found, workload, needed)),
-        kv_cache=found.cache,
+        kv_cache=vllm_capacity.with_traffic(found.cache, cut, chosen, wanted, found.blocks),
         claimed_bytes=found.claimed,
         host=found.host,
         assumptions=chosen.assumptions,

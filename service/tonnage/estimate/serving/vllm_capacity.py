@@ -1,5 +1,7 @@
 """What vLLM's pool holds and what traffic takes of it, in the release's own way of counting."""
 
+from msgspec.structs import replace
+
 from tonnage.estimate.serving.demand import Demand
 from tonnage.estimate.serving.vllm_cache import Layout
 from tonnage.estimate.serving.vllm_settings import Settings
@@ -57,6 +59,31 @@ def kv_cache(pool: Amount, cut: Layout, chosen: Settings, blocks: Amount | None)
         largest_max_model_len=largest_length(cut, chosen, blocks.expected),
         detail=_cache_detail(cut),
     )
+
+
+def with_traffic(cache: KvCache, cut: Layout, chosen: Settings, wanted: Demand, blocks: Amount | None) -> KvCache:
+    """
+    The cache with what it holds of the stated traffic.
+
+    Args:
+        cache: The cache as the log reports it.
+        cut: Layout of the pool.
+        chosen: vLLM's settings.
+        wanted: Traffic.
+        blocks: Blocks of the pool; None without a card. [blocks]
+
+    Returns:
+        The cache, its detail longer.
+    """
+    if blocks is None or not wanted.stated:
+        return cache
+    one = demand_blocks(cut, chosen, replace(wanted, requests=1))
+    another = demand_blocks(cut, chosen, replace(wanted, requests=2)) - one
+    held = 0 if blocks.expected < one else 1 + (blocks.expected - one) // another if another else wanted.requests
+    risk = (
+        "" if held >= wanted.requests else f" of {wanted.requests} asked: the rest waits, or running ones are preempted"
+    )
+    return replace(cache, detail=f"{cache.detail}; {held} requests of {wanted.tokens} tokens fit at once{risk}")
 
 
 def printed_tokens(cut: Layout, chosen: Settings, blocks: int, per_request: int) -> int:

@@ -21,6 +21,8 @@ INVALIDATED_BY = (
     "another engine version, attention backend or compilation setting",
     "a driver that leaves less of the card",
 )
+_BFLOAT16_SINCE = 8
+"""vllm/worker/worker.py _check_if_gpu_supports_dtype. [major number]"""
 
 
 class Facts(Struct, frozen=True, kw_only=True):
@@ -96,7 +98,16 @@ def _settings(facts: Facts) -> list[Finding]:
                 field="/serving/max_num_seqs",
             )
         )
-    return [*found, *_long_items(facts)]
+    return [*found, *_dtype(facts), *_long_items(facts)]
+
+
+def _dtype(facts: Facts) -> list[Finding]:
+    """bfloat16 asked for by name is refused on cards before compute capability 8.0."""
+    chosen, asked = facts.settings, getattr(facts.workload.serving, "dtype", None)
+    if asked is None or chosen.dtype != "bf16" or not 0 < chosen.major < _BFLOAT16_SINCE:
+        return []
+    reason = f"dtype {asked} needs compute capability 8.0, the card has {chosen.major}.{chosen.minor}: use float16"
+    return [Finding(status="excluded", reason=reason, field="/serving/dtype")]
 
 
 def _long_items(facts: Facts) -> list[Finding]:

@@ -87,7 +87,7 @@ def phases(rank: "RankAccount", chosen: Settings, workload: Workload, claimed: i
         claimed: Cache pool of the rank. [bytes]
 
     Returns:
-        load, profile, kv_allocation, cuda_graph, prefill and idle, as far as they happen.
+        load, profile, kv_allocation, cuda_graph, prefill, decode and idle, as far as they happen.
     """
     loaded = _process(rank) + _loaded(rank, workload)
     growth = _growth(rank, workload, chosen)
@@ -101,7 +101,9 @@ def phases(rank: "RankAccount", chosen: Settings, workload: Workload, claimed: i
     if chosen.captures:
         resident = (*resident, _graphs(rank, chosen))
         found.append(PhaseItems("cuda_graph", resident))
-    found.append(PhaseItems("prefill", (*resident, *transient, *_later(rank))))
+    later = _later(rank)
+    found.append(PhaseItems("prefill", (*resident, *transient, *later)))
+    found.append(PhaseItems("decode", (*resident, *_decoded(rank, chosen), *later)))
     found.append(PhaseItems("idle", (*resident, *_kept_by_warmup(rank, chosen))))
     return tuple(found)
 
@@ -162,6 +164,12 @@ def _profiled(rank: "RankAccount", chosen: Settings) -> tuple[MemoryItem, tuple[
         if size
     ]
     return items[-1], tuple(items[:-1])
+
+
+def _decoded(rank: "RankAccount", chosen: Settings) -> tuple[MemoryItem, ...]:
+    """What one decode step of every request adds; layers run inside the graphs' own pool."""
+    parts = ((_LOGITS, rank.peak.decode_logits), (_SAMPLERS[sampler_law(chosen)], rank.peak.decode_sampler))
+    return tuple(term.item(exactly(size), f"{chosen.rows} requests at once") for term, size in parts if size)
 
 
 def _banded(rank: "RankAccount", size: int) -> Amount:

@@ -31,6 +31,9 @@ class Peak(Struct, frozen=True, kw_only=True):
     """How much smaller the truth may be. [fraction of the peak]"""
     above: float
     detail: str
+    decode_logits: int
+    """Logits of a decode step of every request at once; 0 where they do not arrive. [bytes]"""
+    decode_sampler: int
     sampler_later: int
     """What the sampler takes at run time beyond what was profiled. [bytes]"""
 
@@ -87,9 +90,10 @@ def peak(model: Model, shape: RankShape, settings: Settings, rank: Rank, kernel:
     persistent = max(workspace, indexer)
     images = _images(model, settings, rank)
     branches = [_forward(shape, settings, rank, experts=transient, kept=images.kept, family=kernel.family)]
-    later = 0
+    later, drawn = 0, Branch(name="sampler", activations=0)
     if rank.samples:
-        branches.append(_sampler(model, shape, settings, images.kept))
+        drawn = _sampler(model, shape, settings, images.kept)
+        branches.append(drawn)
         rows = settings.rows
         later = max(
             0, _sampler_buffers(model, settings, rows, profiled=False) - _sampler_buffers(model, settings, rows)
@@ -114,6 +118,8 @@ def peak(model: Model, shape: RankShape, settings: Settings, rank: Rank, kernel:
         below=below,
         above=above,
         detail=_detail(leading, settings),
+        decode_logits=drawn.logits,
+        decode_sampler=drawn.sampler,
         sampler_later=later,
     )
 
