@@ -41,13 +41,29 @@ class Law(Struct, frozen=True, kw_only=True):
 @cache
 def law_book() -> tuple[Law, ...]:
     """All laws, by name. [unitless]"""
-    found = [_law(module, function) for module in _modules() for function in _functions(module)]
+    found = [law for module in _modules() for law in _topic(module)]
     return tuple(sorted(found, key=lambda law: law.id))
 
 
 def _modules() -> Iterator[ModuleType]:
     for entry in pkgutil.iter_modules(laws.__path__):
         yield importlib.import_module(f"{laws.__name__}.{entry.name}")
+
+
+def _topic(module: ModuleType) -> Iterator[Law]:
+    """A topic, which items name that follow from several of its laws, and the laws."""
+    found = [_law(module, function) for function in _functions(module)]
+    topic = module.__name__.rpartition(".")[2]
+    yield Law(
+        id=f"laws.{topic}",
+        topic=topic,
+        summary=_joined((inspect.getdoc(module) or "").partition("\n\n")[0].splitlines()),
+        inputs=(),
+        returns="",
+        unit=None,
+        source="each of its laws has its own: " + ", ".join(law.id for law in found),
+    )
+    yield from found
 
 
 def _functions(module: ModuleType) -> Iterator[FunctionType]:

@@ -15,6 +15,9 @@ from tonnage.laws import device_context, sampler, serving_activations, vision_en
 from tonnage.spec.model import Model, Vision
 from tonnage.units import ceil_div
 
+_WORKSPACE_LAWS = {name: f"laws.moe_workspace.{name}" for name in ("triton", "flashinfer_cutlass", "flashinfer_trtllm")}
+"""Kernels with a law of their own; the others follow the topic's."""
+
 
 class Peak(Struct, frozen=True, kw_only=True):
     """Parts of one rank's activation peak. [bytes]"""
@@ -109,7 +112,7 @@ def peak(model: Model, shape: RankShape, settings: Settings, rank: Rank, kernel:
         sampler=leading.sampler,
         vision=leading.vision,
         workspace=cublas + persistent,
-        workspace_law="laws.moe_workspace." + kernel.name
+        workspace_law=_WORKSPACE_LAWS.get(kernel.name, "laws.moe_workspace")
         if workspace >= indexer and workspace
         else "laws.serving_activations.indexer_gather"
         if indexer

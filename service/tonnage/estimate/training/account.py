@@ -114,7 +114,7 @@ def _outside(gpu: Gpu | None, eager: bool, several: bool, paged: int) -> tuple[M
     if several:
         items.append(
             item(
-                "communication", counters.NCCL, "estimate.training.counters.NCCL", "NVIDIA/nccl issues 964, 864",
+                "communication", counters.NCCL, "laws.runtime", "NVIDIA/nccl issues 964, 864",
                 basis="calibrated", counter="device", band=(counters.NCCL // 2, counters.NCCL),
             )
         )  # fmt: skip

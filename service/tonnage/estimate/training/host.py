@@ -28,12 +28,24 @@ def host_of(
         Memory with its items, and disk.
     """
     processes = settings.ranks * settings.tensor_parallel_size * settings.pipeline_parallel_size
-    items = [_item("framework", processes * PROCESS, "assumed", "processes with their libraries", "PROCESS")]
+    items = [_item("framework", processes * PROCESS, "assumed", "processes with their libraries", "laws.runtime")]
     pinned = _offloaded(settings, weights, master, states, trainable)
     if pinned:
-        items.append(_item("optimizer_states", pinned, "derived", "pinned parameters, gradients, states", "held"))
+        items.append(
+            _item(
+                "optimizer_states",
+                pinned,
+                "derived",
+                "pinned parameters, gradients, states",
+                "laws.training_sharding.shard",
+            )
+        )
     if settings.offload_activations and kept:
-        items.append(_item("activations", kept * settings.ranks, "derived", "block inputs of the micro-batch", "held"))
+        items.append(
+            _item(
+                "activations", kept * settings.ranks, "derived", "block inputs of the micro-batch", "laws.activations"
+            )
+        )
     total = sum(i.bytes.expected for i in items)
     return Host(memory=within(total, 0.3, 0.6), disk_bytes=disk, items=tuple(items))
 
@@ -54,7 +66,7 @@ def _item(component: str, amount: int, basis: str, detail: str, law: str) -> Mem
         component=component,
         bytes=exactly(amount),
         basis=basis,  # type: ignore[arg-type]  # one of Basis, by the callers above
-        law=f"estimate.training.host.{law}",
+        law=law,
         source="deepspeedai/DeepSpeed@edaa72212 runtime/zero (pinned buffers); pytorch/ao@v0.14.1 torchao/optim/cpu_offload.py",
         detail=detail,
         counter="device",

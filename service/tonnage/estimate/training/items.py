@@ -43,10 +43,10 @@ def _parts(moment: Moment, quantized: bool) -> tuple[tuple[str, int, str, str], 
     """Component, bytes, law and source of everything that comes and goes."""
     scratch = "dequantization" if quantized else "workspace"
     return (
-        ("activations", moment.activations, "estimate.training.profile.step_profile", TAPE_SOURCE),
+        ("activations", moment.activations, "laws.activations", TAPE_SOURCE),
         ("logits", moment.logits, "laws.loss", TAPE_SOURCE),
         ("gradients", moment.gradients, "laws.gradients.accumulated", TAPE_SOURCE),
-        (scratch, moment.scratch, "estimate.training.operators", TAPE_SOURCE),
+        (scratch, moment.scratch, "laws.activations", TAPE_SOURCE),
         ("unsharded_parameters", moment.live, "laws.training_sharding.gathered_unit", GATHER_SOURCE),
         ("gradient_buckets", moment.buckets, "laws.gradients.ddp_buckets", "torch DDP, DeepSpeed ZeRO"),
         ("optimizer_temporary", moment.temporary, "laws.optimizer.foreach_step", "pytorch/pytorch@v2.9.0 torch/optim"),
