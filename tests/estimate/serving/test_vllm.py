@@ -341,3 +341,9 @@ def test_bfloat16_by_name_is_refused_on_cards_without_it():
 
     assert ("excluded", "/serving/dtype") in {(f.status, f.field) for f in refused}
     assert "/serving/dtype" not in {f.field for f in halved}
+
+
+def test_replicas_hold_the_same_on_ranks_of_their_own():
+    found = answer({}, {"tensor_parallel_size": 2, "data_parallel_size": 3})
+
+    assert (0, 1, 2, 3, 4, 5) == found.loads[0].ranks

@@ -1,11 +1,13 @@
 """Serving: one accounting per engine, found by the type of the card's serving part."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+
+from msgspec.structs import replace
 
 from tonnage.errors import Unsupported
 from tonnage.estimate.serving import llama_cpp, mlx, ollama, sglang, tensorrt_llm, tgi, transformers, vllm
 from tonnage.spec import card
-from tonnage.spec.report import Account
+from tonnage.spec.report import Account, GpuLoad
 from tonnage.spec.workload import Workload
 
 __all__ = ["account"]
@@ -41,4 +43,19 @@ def account(workload: Workload) -> Account:
         raise Unsupported(
             f"no accounting for {engine.__name__}", (e.__name__ for e in _ACCOUNTS), pointer="/serving/engine"
         )
-    return found(workload)
+    answer, placement = found(workload), workload.placement
+    copies = placement.data_parallel_size * placement.context_parallel_size
+    if copies == 1 or len(_ranks(answer.loads)) == placement.gpus:
+        return answer
+    return replace(answer, loads=tuple(_on_every_replica(answer.loads, copies)))
+
+
+def _ranks(loads: tuple[GpuLoad, ...]) -> set[int]:
+    return {rank for load in loads for rank in load.ranks}
+
+
+def _on_every_replica(loads: tuple[GpuLoad, ...], copies: int) -> Iterator[GpuLoad]:
+    """Replicas hold the same; their ranks follow one another."""
+    span = max(_ranks(loads)) + 1
+    for load in loads:
+        yield replace(load, ranks=tuple(copy * span + rank for copy in range(copies) for rank in load.ranks))
