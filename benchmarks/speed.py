@@ -31,7 +31,18 @@ from benchmarks.servers.question import SERVING_BODY, TRAINING_BODY  # noqa: E40
 
 CONNECTIONS = 16
 TICKS = os.sysconf("SC_CLK_TCK")
-UVICORN = [sys.executable, "-m", "uvicorn", "--loop", "uvloop", "--http", "httptools", "--no-access-log", "--log-level", "error"]
+UVICORN = [
+    sys.executable,
+    "-m",
+    "uvicorn",
+    "--loop",
+    "uvloop",
+    "--http",
+    "httptools",
+    "--no-access-log",
+    "--log-level",
+    "error",
+]
 TONNAGE = [sys.executable, "-c", "from tonnage.cli import main; main(['serve'])"]
 SERVERS = {
     "raw ASGI + msgspec": [*UVICORN, "benchmarks.servers.raw_asgi:app"],
@@ -40,12 +51,14 @@ SERVERS = {
     "around": [sys.executable, "-m", "benchmarks.servers.around"],
     "tonnage": TONNAGE,
 }
-FIT_ONE = b'{"model":{"parameters":7000000000},"reserve":"6 GiB","offer":{"gpus":["rtx-4090"],"max_gpus":1},"explain":false,"limit":5}'
+FIT_ONE = b'{"model":{"parameters":7000000000},"reserve":"6 GiB","offer":{"gpus":["rtx-4090"],"max_gpus":1},"limit":5}'
 FIT_ALL = b'{"model":{"parameters":7000000000},"reserve":"6 GiB","requirements":{"duration":"3 days"}}'
 
 
 def post(path: str, body: bytes) -> bytes:
-    head = f"POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
     return head.encode() + body
 
 
@@ -97,7 +110,9 @@ class Process:
             command = [*command, "--port", str(self.port)]
         environment = {**os.environ, "TONNAGE_PORT": str(self.port), "PYTHONPATH": os.pathsep.join(sys.path)}
         started = time.perf_counter()
-        self.process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.process = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         self.cold_start = self._wait(started)
 
     def _wait(self, started: float) -> float:
@@ -172,7 +187,8 @@ async def load(port: int, request: bytes, seconds: float) -> tuple[list[float], 
     loop = asyncio.get_running_loop()
     latencies: list[float] = []
     until = time.perf_counter() + seconds
-    pairs = [await loop.create_connection(lambda: Client(request, latencies, until), "127.0.0.1", port) for _ in range(CONNECTIONS)]
+    make = lambda: Client(request, latencies, until)  # noqa: E731
+    pairs = [await loop.create_connection(make, "127.0.0.1", port) for _ in range(CONNECTIONS)]
     await asyncio.gather(*(client.done for _, client in pairs))
     failed = [client.failed for _, client in pairs if client.failed]
     if failed:
@@ -240,7 +256,11 @@ def main() -> int:
     names = [name for name in SERVERS if name != "FastAPI + pydantic" or importlib.util.find_spec("fastapi")]
     processes = {name: Process(name) for name in names}
     try:
-        wanted = [s for s in scenarios(etag_of(processes["tonnage"])) if s.server in processes and re.search(chosen.only, s.name)]
+        wanted = [
+            s
+            for s in scenarios(etag_of(processes["tonnage"]))
+            if s.server in processes and re.search(chosen.only, s.name)
+        ]
         for _ in range(chosen.rounds):
             for scenario in wanted:
                 measure(scenario, processes[scenario.server], chosen.seconds)
@@ -254,7 +274,9 @@ def main() -> int:
         found = ratios(wanted)
         print("\n" + "\n".join(f"{value:6.2f}  {name}" for name, value in found.items()))
         if chosen.json:
-            chosen.json.write_text(json.dumps({"ratios": found, "cpu_us": {s.name: s.cost for s in wanted}}, indent=1) + "\n")
+            chosen.json.write_text(
+                json.dumps({"ratios": found, "cpu_us": {s.name: s.cost for s in wanted}}, indent=1) + "\n"
+            )
     return 0
 
 

@@ -1,6 +1,7 @@
 """Tonnage with the answer in place of the estimate: everything around the estimate, and only that."""
 
 from benchmarks.servers.question import prebuilt
+
 from tonnage.api.app import create_app
 from tonnage.api.server import Server, config_of
 from tonnage.api.settings import read_settings

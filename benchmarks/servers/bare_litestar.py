@@ -1,9 +1,9 @@
 """A Litestar route that decodes by hand and answers with the prebuilt answer; and one that answers a GET."""
 
 import msgspec
+from benchmarks.servers.question import prebuilt
 from litestar import Litestar, Request, Response, get, post
 
-from benchmarks.servers.question import prebuilt
 from tonnage.spec.card import SizingCard
 
 decode = msgspec.json.Decoder(SizingCard).decode

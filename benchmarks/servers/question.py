@@ -28,6 +28,6 @@ SERVING_BODY = msgspec.json.encode(SERVING)
 TRAINING_BODY = msgspec.json.encode(TRAINING)
 
 
-def prebuilt():  # noqa: ANN201
+def prebuilt():
     """The answer to SERVING, made once."""
     return evidence.estimate(load_catalog(), msgspec.convert(SERVING, SizingCard))

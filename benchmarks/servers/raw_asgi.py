@@ -1,8 +1,8 @@
 """The floor: ASGI and msgspec, nothing else."""
 
 import msgspec
-
 from benchmarks.servers.question import prebuilt
+
 from tonnage.spec.card import SizingCard
 
 decode = msgspec.json.Decoder(SizingCard).decode
@@ -10,7 +10,7 @@ encode = msgspec.json.Encoder().encode
 ANSWER = prebuilt()
 
 
-async def app(scope, receive, send) -> None:  # noqa: ANN001
+async def app(scope, receive, send) -> None:
     if scope["type"] != "http":
         await receive()
         return await send({"type": "lifespan.startup.complete"})
