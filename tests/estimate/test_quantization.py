@@ -108,3 +108,11 @@ def test_a_plain_pattern_matches_whole_parts_of_a_name_only():
 
     assert gate.matches(module_paths("mlp.gate.weight", 3))
     assert not gate.matches(module_paths("mlp.gate_proj.weight", 3))
+
+
+def test_the_fbgemm_recipe_leaves_attention_plain_though_its_list_names_one_layer():
+    # Llama 3.1 405B as first published (16 key-value heads) on eight ranks: 57.752 GiB in the log of vLLM issue 6746
+    own = {"quant_method": "fbgemm_fp8"}
+    found = listed("model.layers.0.self_attn.q_proj", base=own)
+
+    assert 32 * 3 * 4096 * 14336 == found
