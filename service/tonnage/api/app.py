@@ -147,6 +147,6 @@ def _lifespan(runtime: Runtime, log: AccessLog | None) -> Any:
             await runtime.gate.counter.close()
             await runtime.link.close()
             if log is not None:
-                log.flush()
+                log.close()
 
     return lifespan

@@ -1,18 +1,20 @@
 """The process: uvicorn with limits that a public service needs (docs/decisions/0002-server.md)."""
 
 import asyncio
+import atexit
 import logging
+import os
 import signal
-import sys
 from types import FrameType
 
 import uvicorn
 
 from tonnage.api.access import refuse_open_house
 from tonnage.api.app import Application, create_app
+from tonnage.api.outlet import Outlet
 from tonnage.api.protocol import guarded_protocol, sweep
 from tonnage.api.settings import Settings
-from tonnage.api.telemetry import JsonLines
+from tonnage.api.telemetry import AccessLog, JsonLines, OutletHandler
 
 _TICKS_PER_SWEEP = 10
 """uvicorn ticks ten times a second."""
@@ -59,10 +61,18 @@ def serve(settings: Settings) -> int:
         Exit status.
     """
     refuse_open_house(settings)
+    occupy_standard_descriptors()
     log_to_stderr(settings.log_level)
     app = create_app(settings)
     Server(config_of(settings, app), app).run()
     return 0
+
+
+def occupy_standard_descriptors() -> None:
+    """Put nothing where standard streams were closed, before a socket takes the number and libuv refuses to close it."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)
 
 
 def config_of(settings: Settings, app: Application) -> uvicorn.Config:
@@ -86,6 +96,8 @@ def config_of(settings: Settings, app: Application) -> uvicorn.Config:
 
 def log_to_stderr(level: str) -> None:
     """JSON lines for everything that is not the access log."""
-    handler = logging.StreamHandler(sys.stderr)
+    outlet = Outlet(2)
+    atexit.register(outlet.drain, AccessLog.LAST_SECONDS)
+    handler = OutletHandler(outlet)
     handler.setFormatter(JsonLines())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

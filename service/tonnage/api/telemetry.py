@@ -5,15 +5,15 @@ Label values are bounded: routes are templates, methods and statuses are fixed s
 """
 
 import logging
-import sys
 import time
 from functools import lru_cache
-from typing import Any, BinaryIO
+from typing import Any
 
 import msgspec
 from prometheus_client import CollectorRegistry, Counter, Gauge
 from prometheus_client.exposition import generate_latest
 
+from tonnage.api.outlet import Outlet
 from tonnage.api.tallies import Counts, Timings
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "OPTIONS", "PUT", "PATCH", "DELETE"})
@@ -91,13 +91,14 @@ class Telemetry:
 
 
 class AccessLog:
-    """One JSON line per request, written in batches; a full disk costs lines, never requests."""
+    """One JSON line per request, written in batches; a full disk or pipe costs lines, never requests."""
 
     FLUSH_BYTES = 32_768
+    LAST_SECONDS = 1.0
+    """How long the exit waits for the last lines. [s]"""
 
-    def __init__(self, telemetry: Telemetry, stream: BinaryIO | None = None) -> None:
-        self._telemetry = telemetry
-        self._stream = stream
+    def __init__(self, telemetry: Telemetry, descriptor: int = 1) -> None:
+        self._outlet = Outlet(descriptor, telemetry.log_errors.inc)
         self._buffer = bytearray()
         self._encode_into = msgspec.json.Encoder().encode_into
 
@@ -111,16 +112,30 @@ class AccessLog:
         return first
 
     def flush(self) -> None:
-        """Write what has gathered."""
-        if not self._buffer:
-            return
-        lines, self._buffer = self._buffer, bytearray()
+        """Hand over what has gathered."""
+        if self._buffer:
+            self._outlet.write(bytes(self._buffer))
+            self._buffer.clear()
+
+    def close(self) -> None:
+        """Hand over the rest and give it a moment to leave."""
+        self.flush()
+        self._outlet.drain(self.LAST_SECONDS)
+
+
+class OutletHandler(logging.Handler):
+    """Log records through an outlet."""
+
+    def __init__(self, outlet: Outlet) -> None:
+        super().__init__()
+        self._outlet = outlet
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Hand over one record."""
         try:
-            stream = self._stream or sys.stdout.buffer
-            stream.write(lines)
-            stream.flush()
-        except (OSError, ValueError):
-            self._telemetry.log_errors.inc(lines.count(b"\n"))
+            self._outlet.write(self.format(record).encode(errors="replace") + b"\n")
+        except Exception:
+            self.handleError(record)
 
 
 class JsonLines(logging.Formatter):
