@@ -26,6 +26,8 @@ from tonnage.units import ceil_div
 class StageWeights(Struct, frozen=True, kw_only=True):
     """Weights of one pipeline stage on its first tensor-parallel rank."""
 
+    __hash__ = object.__hash__  # `stage_weights` remembers them: what is made of them is found by identity
+
     stage: int
     layers: tuple[int, ...]
     """Decoder layers the stage holds."""
