@@ -27,33 +27,37 @@ class Plans(Generic[P]):
     Plans of one engine, by the settings they were made for.
 
     Args:
-        build: Works a plan out; looks at nothing of a workload but facts, placement and settings.
+        build: Works a plan out; looks at nothing of a workload but facts, placement and settings, and at what is given.
         settings: The engine's card type.
+        apart: Fields that the plan knows by what is given only.
     """
 
-    def __init__(self, build: Callable[[Workload], P], settings: type[msgspec.Struct]) -> None:
+    def __init__(
+        self, build: Callable[..., P], settings: type[msgspec.Struct], apart: frozenset[str] = frozenset()
+    ) -> None:
         self._build = build
-        names = [n for n in settings.__struct_fields__ if n not in _TRAFFIC]
+        names = [n for n in settings.__struct_fields__ if n not in _TRAFFIC | apart]
         self._plain = attrgetter(*(n for n in names if n not in _NESTED))
         self._nested = attrgetter(*(n for n in names if n in _NESTED))
         self._kept: dict[tuple[Any, ...], tuple[Workload, P]] = {}
 
-    def of(self, workload: Workload) -> P:
+    def of(self, workload: Workload, *given: object) -> P:
         """
         The plan of a workload; workloads with the same settings share one.
 
         Args:
             workload: Resolved card for the engine.
+            given: What the plan is built from beside the workload.
 
         Returns:
             Plan.
         """
-        key = self._key(workload)
+        key = (*self._key(workload), *given)
         kept = self._kept.get(key)
         if kept is None:
             if len(self._kept) >= _MOST:
                 self._kept.clear()
-            kept = self._kept[key] = (workload, self._build(workload))
+            kept = self._kept[key] = (workload, self._build(workload, *given))
         return kept[1]
 
     def _key(self, workload: Workload) -> tuple[Any, ...]:

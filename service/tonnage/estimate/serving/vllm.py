@@ -49,19 +49,28 @@ class RankAccount(Struct, frozen=True, kw_only=True):
     """What the budget leaves for the cache; below nothing when it leaves none. [bytes]"""
 
 
-class Plan(Struct, frozen=True, kw_only=True):
-    """Everything of a card that its traffic does not change."""
+class Frame(Struct, frozen=True, kw_only=True):
+    """Everything of a card that neither its traffic nor, for most models, its longest request changes."""
 
-    chosen: Settings
     ranks: tuple[RankAccount, ...]
     layout: Layout
     total: Amount | None
     blocks: Amount | None
-    cache: KvCache
     phases: tuple[tuple[PhaseItems, ...], ...]
     """By rank; empty without a card, whose pool is what the traffic needs."""
-    host: Host
     claimed: int | None
+    offloaded: int
+    """Weights kept in host memory over all ranks. [bytes]"""
+    drafted: bool
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """Everything of a card that its traffic does not change."""
+
+    chosen: Settings
+    frame: Frame
+    cache: KvCache
+    host: Host
     unknowns: tuple[str, ...]
 
 
@@ -76,24 +85,24 @@ def account(workload: Workload) -> Account:
         One load per distinct GPU, the cache as the log prints it, the claim, the engine's own refusals.
     """
     found = plan(workload)
-    chosen, cut, serving = found.chosen, found.layout, workload.serving
+    chosen, frame, serving = found.chosen, found.frame, workload.serving
     assert isinstance(serving, card.Vllm)  # noqa: S101  (dispatch is by this type)
     wanted = demand(serving, workload.placement, chosen.max_model_len)
-    needed = vllm_capacity.demand_blocks(cut, chosen, wanted)
+    needed = vllm_capacity.demand_blocks(frame.layout, chosen, wanted)
     facts = vllm_findings.Facts(
         workload=workload,
         settings=chosen,
-        ranks=found.ranks,
-        layout=cut,
+        ranks=frame.ranks,
+        layout=frame.layout,
         demand=wanted,
-        total=found.total,
-        blocks=found.blocks,
+        total=frame.total,
+        blocks=frame.blocks,
         needed_blocks=needed,
     )
     return Account(
         loads=tuple(_loads(found, workload, needed)),
-        kv_cache=vllm_capacity.with_traffic(found.cache, cut, chosen, wanted, found.blocks),
-        claimed_bytes=found.claimed,
+        kv_cache=vllm_capacity.with_traffic(found.cache, frame.layout, chosen, wanted, frame.blocks),
+        claimed_bytes=frame.claimed,
         host=found.host,
         assumptions=chosen.assumptions,
         unknowns=found.unknowns,
@@ -103,9 +112,10 @@ def account(workload: Workload) -> Account:
 
 
 def _loads(found: Plan, workload: Workload, needed: int) -> Iterator[GpuLoad]:
-    for number, rank in enumerate(found.ranks):
-        need = needed * found.layout.block_bytes(rank.stage)
-        phases = found.phases[number] if found.phases else vllm_items.phases(rank, found.chosen, workload, need)
+    frame = found.frame
+    for number, rank in enumerate(frame.ranks):
+        need = needed * frame.layout.block_bytes(rank.stage)
+        phases = frame.phases[number] if frame.phases else vllm_items.phases(rank, found.chosen, workload, need)
         yield GpuLoad(ranks=rank.ranks, stage=rank.stage, phases=phases, demand_kv=exactly(need))
 
 
@@ -124,6 +134,17 @@ def plan(workload: Workload) -> Plan:
 
 def _plan(workload: Workload) -> Plan:
     chosen = settings(workload)
+    frame = _FRAMES.of(workload, chosen.settled(workload.model))
+    return Plan(
+        chosen=chosen,
+        frame=frame,
+        cache=vllm_capacity.kv_cache(frame.ranks[0].pool, frame.layout, chosen, frame.blocks),
+        host=vllm_items.host(workload, chosen, frame.offloaded),
+        unknowns=vllm_findings.unknowns(workload, chosen, drafted=frame.drafted),
+    )
+
+
+def _frame(workload: Workload, chosen: Settings) -> Frame:
     experts = expert_ranks(workload.placement, workload)
     backends = chosen.release.moe_backends
     kernel = moe_kernels.kernel(backends, workload.weight_format, chosen.major, expert_parallel=experts > 1)
@@ -140,21 +161,20 @@ def _plan(workload: Workload) -> Plan:
         phases = tuple(
             vllm_items.phases(rank, chosen, workload, claim) for rank, claim in zip(ranks, claims, strict=True)
         )
-    return Plan(
-        chosen=chosen,
+    return Frame(
         ranks=ranks,
         layout=cut,
         total=total,
         blocks=blocks,
-        cache=vllm_capacity.kv_cache(ranks[0].pool, cut, chosen, blocks),
         phases=phases,
-        host=vllm_items.host(workload, chosen, sum(r.offloaded * len(r.ranks) for r in ranks)),
         claimed=_claim(total, chosen),
-        unknowns=vllm_findings.unknowns(workload, chosen, drafted=drafted.weights > 0),
+        offloaded=sum(r.offloaded * len(r.ranks) for r in ranks),
+        drafted=drafted.weights > 0,
     )
 
 
 _PLANS = Plans(_plan, card.Vllm)
+_FRAMES = Plans(_frame, card.Vllm, apart=frozenset({"max_model_len"}))
 
 
 def total_memory(gpu: Gpu | None) -> Amount | None:

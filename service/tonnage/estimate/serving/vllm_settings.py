@@ -1,8 +1,10 @@
 """vLLM's settings for one card: what the caller says, and for the rest what that release does by default."""
 
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tonnage.estimate.caches import DTYPE_BYTES, plain_kv_format
 from tonnage.estimate.identity_cache import remembered
@@ -92,6 +94,11 @@ class Settings(Struct, frozen=True, kw_only=True):
     def in_flight_tokens(self) -> int:
         """Tokens scheduled and not yet computed that windows must leave room for. [tokens]"""
         return self.max_num_batched_tokens * (2 if self.release.in_flight_batches else 1)
+
+    def settled(self, model: Model) -> "Settings":
+        """What profile, pool and graphs are made of: with the longest request only where it reaches them, no assumptions."""
+        reaches = self.images or traits(model).mla
+        return replace(self, max_model_len=self.max_model_len if reaches else 0, assumptions=())
 
 
 def settings(workload: Workload) -> Settings:
@@ -219,9 +226,15 @@ class _Reader:
                 limit=limit,
                 max_num_batched_tokens=tokens,
             )
-        return cuda_graphs.capture_sizes(largest=largest, step_above_256=release.capture_step_above_256)
+        return _capture_sizes(largest, release.capture_step_above_256)
 
 
+@lru_cache(maxsize=256)
+def _capture_sizes(largest: int, step_above_256: int) -> tuple[int, ...]:
+    return cuda_graphs.capture_sizes(largest=largest, step_above_256=step_above_256)
+
+
+@remembered(512)
 def compute_capability(gpu: Gpu | None) -> tuple[int, int]:
     """Major and minor number; (0, 0) where the card has none or is not known."""
     if gpu is None or gpu.compute_capability is None:
@@ -303,6 +316,7 @@ def kept_states(release: Release, model: Model) -> int:
     return 2 if kinds & set(release.checkpointed_states) else 1
 
 
+@remembered(1024)
 def batch_tier(release: Release, gpu: Gpu | None) -> BatchTier:
     """Default batch limits of the card's class; an unknown card is of the smallest."""
     device = 0 if gpu is None else gpu.memory_device_bytes or gpu.memory_usable_bytes
@@ -314,6 +328,7 @@ def batch_tier(release: Release, gpu: Gpu | None) -> BatchTier:
     return release.tiers[-1]
 
 
+@remembered(1024)
 def _tier_reason(release: Release, gpu: Gpu | None) -> str:
     return f"vLLM {release.since} default for {'an unknown card' if gpu is None else gpu.name}"
 
