@@ -1,5 +1,7 @@
 """One card on one placement: how much memory, where, in which phase, how sure."""
 
+from msgspec.structs import replace
+
 from tonnage.spec.report import Estimate
 from tonnage.spec.workload import Workload
 
@@ -20,5 +22,10 @@ def estimate(workload: Workload) -> Estimate:
         SizingError: The card contradicts itself, or no law covers it.
     """
     from tonnage.estimate.assemble import account_of, assemble  # noqa: PLC0415  (parts of this package are used on their own)
+    from tonnage.estimate.support import support_findings  # noqa: PLC0415
 
-    return assemble(workload, account_of(workload))
+    found = support_findings(workload)
+    account = account_of(workload)
+    if found:
+        account = replace(account, findings=account.findings + found)
+    return assemble(workload, account)

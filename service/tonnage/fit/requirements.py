@@ -11,7 +11,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import NamedTuple
 
-from tonnage.fit.engines import capability, runs
+from tonnage.estimate.backends import capability, runs
 from tonnage.fit.links import fast_domain, links
 from tonnage.fit.need import DEFAULT_MAX_PRICE_AGE_DAYS, Need
 from tonnage.fit.packages import Order

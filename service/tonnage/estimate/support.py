@@ -1,0 +1,132 @@
+"""
+Whether the engine or framework runs what a card states, beside memory: accelerator, formats, kinds of parallelism.
+
+/fit judges the same facts as requirements of their own; here they are reasons of the verdict.
+"""
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+from tonnage.errors import Unsupported
+from tonnage.estimate.backends import capability, runs
+from tonnage.estimate.placement import support
+from tonnage.spec.card import Placement, Serving
+from tonnage.spec.facts import Gpu, KvFormat, WeightFormat
+from tonnage.spec.report import Finding
+from tonnage.spec.workload import Workload
+
+_KINDS = ("tensor", "pipeline", "data", "expert", "context")
+_ONE_CONTEXT = frozenset({"vllm", "sglang", "tgi", "tensorrt-llm"})
+"""Engines that refuse a request longer than max_model_len; others shift, roll or cut."""
+
+
+def support_findings(workload: Workload) -> tuple[Finding, ...]:
+    """
+    What stands against the card besides memory.
+
+    Args:
+        workload: Resolved card.
+
+    Returns:
+        Findings that are not met; empty for what is known to run.
+
+    Raises:
+        Unsupported: The engine or framework does not run a stated kind of parallelism.
+    """
+    serving, training = workload.serving, workload.training
+    if serving is None and training is None:
+        return ()
+    engine = None if serving is None else str(serving.__struct_config__.tag)
+    framework = None if training is None else training.framework
+    refuse_parallelism(workload.placement, engine, framework)
+    found = _of_facts(engine, framework, workload.gpu, workload.weight_format, workload.kv_formats)
+    if not workload.model.known:
+        found = (*found, _COUNT_ALONE)
+    return found if serving is None else found + _too_long(serving, engine)
+
+
+_COUNT_ALONE = Finding(
+    status="needs_confirmation",
+    reason="only a parameter count is known: cache and activations follow from layers, heads and vocabulary; pass the config",
+    field="/model",
+)
+
+
+@lru_cache(maxsize=256)
+def refuse_parallelism(placement: Placement, engine: str | None, framework: str | None) -> None:
+    """
+    Refuse a layout that the engine or framework has no code for.
+
+    Args:
+        placement: As stated.
+        engine: Serving engine, or None.
+        framework: Training framework, or None.
+
+    Raises:
+        Unsupported: With the kinds that it runs.
+    """
+    kinds = support(engine=engine, framework=framework)
+    for kind in _KINDS:
+        if getattr(placement, f"{kind}_parallel_size") > 1 and not getattr(kinds, kind):
+            raise Unsupported(
+                f"{engine or framework} does not run {kind} parallelism ({kinds.source})",
+                [f"{other}_parallel_size" for other in _KINDS if getattr(kinds, other)] or ["one GPU"],
+                pointer=f"/placement/{kind}_parallel_size",
+            )
+
+
+@lru_cache(maxsize=4096)
+def _of_facts(
+    engine: str | None,
+    framework: str | None,
+    gpu: Gpu | None,
+    weight_format: WeightFormat,
+    kv_formats: tuple[KvFormat, KvFormat] | None,
+) -> tuple[Finding, ...]:
+    found = list(_formats(engine, gpu, weight_format, kv_formats))
+    if gpu is not None:
+        found += _accelerator(engine, framework, gpu)
+    return tuple(found)
+
+
+def _accelerator(engine: str | None, framework: str | None, gpu: Gpu) -> Iterator[Finding]:
+    where, who = runs(engine, framework), engine or framework
+    have, least = capability(gpu.compute_capability), capability(where.minimum_compute_capability)
+    if have is not None and least is not None and have < least:
+        words = f"{who} needs compute capability {where.minimum_compute_capability}, {gpu.name} has {gpu.compute_capability}"
+        yield Finding(status="excluded", reason=f"{words} ({where.source})", field="/placement/gpu")
+    if gpu.vendor in where.possible:
+        words = f"{who} on {gpu.vendor} depends on a plugin or branch, whose memory is not modelled"
+        yield Finding(status="needs_confirmation", reason=f"{words} ({where.source})", field="/placement/gpu")
+    elif gpu.vendor not in where.established:
+        words = f"{who} does not run on {gpu.vendor} ({where.source})"
+        yield Finding(status="excluded", reason=words, field="/placement/gpu")
+
+
+def _formats(
+    engine: str | None, gpu: Gpu | None, weight_format: WeightFormat, kv_formats: tuple[KvFormat, KvFormat] | None
+) -> Iterator[Finding]:
+    stated: list[tuple[WeightFormat | KvFormat, str]] = [(weight_format, "/weights/format")]
+    stated += [(kind, "/serving/kv_cache_dtype") for kind in dict.fromkeys(kv_formats or ())]
+    have = None if gpu is None else capability(gpu.compute_capability)
+    for kind, field in stated:
+        if engine is not None and kind.engines and not {"all", engine} & set(kind.engines):
+            words = f"{kind.id} is not among the formats {engine} is known to read; those that do: {', '.join(kind.engines)}"
+            yield Finding(status="needs_confirmation", reason=words, field=field)
+        least = capability(kind.minimum_compute_capability)
+        if not _is_plain(kind) and gpu is not None and have is not None and least is not None and have < least:
+            words = f"{kind.id} needs {kind.minimum_compute_capability}, {gpu.name} has {gpu.compute_capability}"
+            yield Finding(status="excluded", reason=words, field=field)
+
+
+def _too_long(serving: Serving, engine: str | None) -> tuple[Finding, ...]:
+    tokens = (serving.input_tokens or 0) + (serving.output_tokens or 0)
+    if engine not in _ONE_CONTEXT or serving.max_model_len is None or tokens <= serving.max_model_len:
+        return ()
+    reason = f"a request of {tokens} tokens is longer than max_model_len {serving.max_model_len}: the engine refuses it"
+    return (Finding(status="excluded", reason=reason, field="/serving/max_model_len"),)
+
+
+def _is_plain(kind: WeightFormat | KvFormat) -> bool:
+    """16 and 32 bit numbers are emulated where hardware lacks them."""
+    return isinstance(kind, WeightFormat) and kind.kind == "plain"
