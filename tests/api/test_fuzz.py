@@ -78,7 +78,7 @@ def check(answer: httpx.Response, body: Any) -> None:
 
 
 @slow
-@given(CARDS.of(SizingCard, without=frozenset({"failure", "training"})))
+@given(CARDS.of(SizingCard))
 def test_any_estimate_is_answered_or_refused(service: Application, body: Any) -> None:
     check(asked(service, "/estimate", body), body)
 
@@ -94,7 +94,7 @@ def test_any_serving_card_is_answered_or_refused(service: Application, body: Any
 
 
 @settings(slow, max_examples=max(5, EXAMPLES // 6))
-@given(CARDS.of(FitRequest, without=frozenset({"failure", "training"})))
+@given(CARDS.of(FitRequest))
 def test_any_fit_is_answered_or_refused(service: Application, body: Any) -> None:
     check(asked(service, "/fit", body | {"limit": 2}), body)
 
