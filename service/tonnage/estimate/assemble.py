@@ -169,8 +169,6 @@ def assemble(workload: Workload, account: Account) -> Estimate:
     gpus, worst, _, required, reserve, claim = judge(workload, account)
     capacity = _capacity(workload)
     reasons = _reasons(required, claim, capacity, account.findings)
-    if workload.placement.data_parallel_size > 1 or workload.placement.context_parallel_size > 1:
-        gpus = _every_replica(gpus, workload.placement.gpus)
     if reserve:
         gpus = tuple(_with_reserve(report, reserve) for report in gpus)
     return Estimate(
@@ -207,24 +205,6 @@ def _gpu_report(load: GpuLoad, found: Summed) -> GpuReport:
         device=found.worst.total.device,
     )
     return GpuReport(ranks=load.ranks, stage=load.stage, peak=peak, items=found.items, phases=found.phases)
-
-
-def _every_replica(gpus: tuple[GpuReport, ...], count: int) -> tuple[GpuReport, ...]:
-    """Loads of one replica with the ranks of the others, which hold the same."""
-    stated = sum(len(report.ranks) for report in gpus)
-    if count <= stated or count % stated:
-        return gpus
-    starts = range(0, count, stated)
-    return tuple(
-        GpuReport(
-            ranks=tuple(start + rank for start in starts for rank in report.ranks),
-            stage=report.stage,
-            peak=report.peak,
-            items=report.items,
-            phases=report.phases,
-        )
-        for report in gpus
-    )
 
 
 def _needed(load: GpuLoad, found: Summed, claimed: bool) -> Amount:

@@ -2,6 +2,7 @@
 
 from tonnage.estimate.weights import stage_weights
 from tonnage.laws.rules_of_thumb import weights_only
+from tonnage.spec.card import Placement
 from tonnage.spec.report import Account, Finding, GpuLoad, Host, MemoryItem, PhaseItems, exactly
 from tonnage.spec.workload import Workload
 
@@ -26,8 +27,7 @@ def account(workload: Workload) -> Account:
     placement = workload.placement
     loads = []
     for stage, item in enumerate(_weights(workload)):
-        first = stage * placement.tensor_parallel_size
-        ranks = tuple(range(first, first + placement.tensor_parallel_size))
+        ranks = _ranks(placement, stage)
         loads.append(GpuLoad(ranks=ranks, stage=stage, phases=(PhaseItems("load", (item,)),)))
     whole = sum(load.phases[0].items[0].bytes.expected for load in loads) * placement.tensor_parallel_size
     return Account(
@@ -37,6 +37,13 @@ def account(workload: Workload) -> Account:
         invalidated_by=_INVALIDATED_BY,
         findings=_findings(workload),
     )
+
+
+def _ranks(placement: Placement, stage: int) -> tuple[int, ...]:
+    """Ranks of a stage in every copy of the model: tensor ranks innermost, stages next, copies outermost."""
+    width = placement.tensor_parallel_size
+    copy = width * placement.pipeline_parallel_size
+    return tuple(first + rank for first in range(stage * width, placement.gpus, copy) for rank in range(width))
 
 
 def _findings(workload: Workload) -> tuple[Finding, ...]:

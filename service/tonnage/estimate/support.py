@@ -31,20 +31,27 @@ def support_findings(workload: Workload) -> tuple[Finding, ...]:
         Findings that are not met; empty for what is known to run.
 
     Raises:
-        Unsupported: The engine or framework does not run a stated kind of parallelism.
+        Unsupported: The engine does not run a stated kind of parallelism.
     """
     serving, training = workload.serving, workload.training
     if serving is None and training is None:
         return ()
     engine = None if serving is None else str(serving.__struct_config__.tag)
     framework = None if training is None else training.framework
-    refuse_parallelism(workload.placement, engine, framework)
-    found = _of_facts(engine, framework, workload.gpu, workload.weight_format, workload.kv_formats)
+    found = _layout(workload.placement, engine, framework)
+    found += _of_facts(engine, framework, workload.gpu, workload.weight_format, workload.kv_formats)
     if not workload.model.known:
         found = (*found, _COUNT_ALONE)
     return found if serving is None else found + _too_long(serving, engine)
 
 
+_BY_LAYERS = frozenset({"llama.cpp", "ollama", "transformers"})
+"""Engines whose accounts spread whole layers over all stated GPUs."""
+_READ_AS_LAYERS = Finding(
+    status="needs_confirmation",
+    reason="tensor_parallel_size is read as that many devices of a layer split: memory of split matrices is not modelled",
+    field="/placement/tensor_parallel_size",
+)
 _COUNT_ALONE = Finding(
     status="needs_confirmation",
     reason="only a parameter count is known: cache and activations follow from layers, heads and vocabulary; pass the config",
@@ -53,26 +60,39 @@ _COUNT_ALONE = Finding(
 
 
 @lru_cache(maxsize=256)
-def refuse_parallelism(placement: Placement, engine: str | None, framework: str | None) -> None:
+def _layout(placement: Placement, engine: str | None, framework: str | None) -> tuple[Finding, ...]:
     """
-    Refuse a layout that the engine or framework has no code for.
+    Refuse a layout that the engine has no code for; training laws hold for any, so there it is to be confirmed.
 
     Args:
         placement: As stated.
         engine: Serving engine, or None.
         framework: Training framework, or None.
 
+    Returns:
+        What is answered although the engine or framework is not known to run it.
+
     Raises:
         Unsupported: With the kinds that it runs.
     """
+    found: tuple[Finding, ...] = ()
     kinds = support(engine=engine, framework=framework)
     for kind in _KINDS:
-        if getattr(placement, f"{kind}_parallel_size") > 1 and not getattr(kinds, kind):
+        if getattr(placement, f"{kind}_parallel_size") == 1 or getattr(kinds, kind):
+            continue
+        if kind == "tensor" and engine in _BY_LAYERS:
+            found = (_READ_AS_LAYERS,)
+        elif framework is not None:
+            reason = f"{framework} is not known to run {kind} parallelism ({kinds.source}): answered as if it did"
+            field = f"/placement/{kind}_parallel_size"
+            found = (*found, Finding(status="needs_confirmation", reason=reason, field=field))
+        else:
             raise Unsupported(
-                f"{engine or framework} does not run {kind} parallelism ({kinds.source})",
+                f"{engine} does not run {kind} parallelism ({kinds.source})",
                 [f"{other}_parallel_size" for other in _KINDS if getattr(kinds, other)] or ["one GPU"],
                 pointer=f"/placement/{kind}_parallel_size",
             )
+    return found
 
 
 @lru_cache(maxsize=4096)

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from tonnage.errors import Unsupported
 from tonnage.estimate.serving import llama_cpp, mlx, ollama, sglang, tensorrt_llm, tgi, transformers, vllm
+from tonnage.estimate.serving.bare_count import without_architecture
 from tonnage.spec import card
 from tonnage.spec.report import Account, GpuLoad
 from tonnage.spec.workload import Workload
@@ -44,6 +45,8 @@ def account(workload: Workload) -> Account:
             f"no accounting for {engine.__name__}", (e.__name__ for e in _ACCOUNTS), pointer="/serving/engine"
         )
     answer, placement = found(workload), workload.placement
+    if not workload.model.known:
+        answer = without_architecture(answer)
     copies = placement.data_parallel_size * placement.context_parallel_size
     if copies == 1 or len(_ranks(answer.loads)) == placement.gpus:
         return answer

@@ -16,7 +16,7 @@ from tonnage.estimate.serving.sglang_cache import Pools
 from tonnage.estimate.serving.sglang_settings import Settings, settings
 from tonnage.estimate.serving.vllm import total_memory
 from tonnage.estimate.serving.vllm_weights import rotary_positions
-from tonnage.estimate.weights import StageWeights, WeightRules, stage_weights
+from tonnage.estimate.weights import StageWeights, WeightRules, disk_bytes, stage_weights
 from tonnage.laws import allocator, device_context, runtime, serving_activations, serving_buffers
 from tonnage.spec import card
 from tonnage.spec.facts import WeightFormat
@@ -196,7 +196,9 @@ def _rank(
 def _weights(workload: Workload, chosen: Settings, stage: StageWeights) -> Amount:
     """Change of free memory while loading: whole segments of the allocator, and what loading brings in."""
     size = stage.total
-    if workload.model.known and workload.weight_format.kind != "file-mix":
+    if workload.weight_bytes is not None:
+        size = size * workload.weight_bytes // max(_checkpoint(workload), 1)
+    elif workload.model.known and workload.weight_format.kind != "file-mix":
         placement = workload.placement
         size = _reserved(
             workload.model,
@@ -210,6 +212,13 @@ def _weights(workload: Workload, chosen: Settings, stage: StageWeights) -> Amoun
     plain = workload.weight_format.kind == "plain"
     part = int(size * (0.004 if plain else 0.02))
     return Amount(size - part, size + _LOAD_GROWTH // 4, size + part + 2 * _LOAD_GROWTH)
+
+
+def _checkpoint(workload: Workload) -> int:
+    """The computed checkpoint, which a known file size is compared with. [bytes]"""
+    if not workload.model.known:
+        return sum(s.total for s in stage_weights(workload.model, workload.weight_format, workload.formats))
+    return disk_bytes(workload.model, workload.weight_format, workload.formats)
 
 
 @remembered()
