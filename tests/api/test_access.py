@@ -79,7 +79,9 @@ async def test_without_a_well_formed_key_it_is_a_401(header: str | None) -> None
     assert (401, "application/problem+json") == (answer.status_code, answer.headers["content-type"])
 
 
-@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/openapi.json", "/docs", "/docs/docs.js", "/problems"])
+@pytest.mark.parametrize(
+    "path", ["/", "/page/main.js", "/healthz", "/readyz", "/openapi.json", "/docs", "/docs/docs.js", "/problems"]
+)
 async def test_some_paths_need_no_key(path: str) -> None:
     async with asking(api_keys=READER_LINE) as client:
         assert 200 == (await client.get(path)).status_code
@@ -99,6 +101,13 @@ async def test_another_spelling_of_a_path_opens_nothing(path: str) -> None:
         answer = await client.request("GET", httpx.URL(f"http://tonnage.test{path}"))
 
         assert answer.status_code in (401, 404)
+
+
+async def test_an_answer_to_a_key_is_not_for_shared_caches() -> None:
+    async with asking(api_keys=READER_LINE) as client:
+        answer = await client.get("/catalog", headers=bearer(READER))
+
+    assert "private, max-age=60" == answer.headers["cache-control"]
 
 
 async def test_metrics_can_be_opened() -> None:

@@ -37,7 +37,9 @@ async def test_a_model_of_the_hub_is_estimated(hub: HubServer) -> None:
 async def test_a_fit_asks_the_hub_too(hub: HubServer) -> None:
     hub.add_repository("someone/some-model")
     async with asking(hub) as client:
-        answer = await client.post("/fit", json={"model": "someone/some-model", "offer": {"gpus": ["rtx-4090"]}, "limit": 1})
+        answer = await client.post(
+            "/fit", json={"model": "someone/some-model", "offer": {"gpus": ["rtx-4090"]}, "limit": 1}
+        )
 
     assert (200, "someone/some-model") == (answer.status_code, answer.json()["model"]["id"])
 
@@ -66,7 +68,9 @@ async def test_a_hub_that_fails_is_a_503_with_a_time_to_come_back(hub: HubServer
     )  # fmt: skip
 
 
-async def test_without_the_hub_an_unknown_model_is_a_422_that_says_how_to_pass_its_config(client: httpx.AsyncClient) -> None:
+async def test_without_the_hub_an_unknown_model_is_a_422_that_says_how_to_pass_its_config(
+    client: httpx.AsyncClient,
+) -> None:
     answer = await client.post("/estimate", json=CARD)
 
     assert 422 == answer.status_code

@@ -210,3 +210,30 @@ def trickle(connection: socket.socket, data: bytes) -> None:
 def head(request: str, *lines: str) -> bytes:
     fixed = ("Host: a", "Content-Type: application/json") if request.startswith("POST") else ("Host: a",)
     return "\r\n".join([f"{request} HTTP/1.1", *fixed, *lines, "", ""]).encode()
+
+
+def test_an_answer_that_nobody_reads_ends_the_connection(process: Process) -> None:
+    with process.connect() as connection:
+        connection.sendall(head("GET /catalog/models?limit=500") * 150)
+        time.sleep(7)
+        received, _ = until_closed(connection)
+
+    assert received.count(b"HTTP/1.1 200 ") < 150
+    assert 200 == httpx.get(f"{process.url}/healthz").status_code
+
+
+def test_connections_over_the_limit_are_closed_at_once() -> None:
+    with serving(max_connections=5, access_log="false") as small:
+        held = [small.connect() for _ in range(5)]
+        try:
+            time.sleep(0.2)
+            with small.connect() as over:
+                received, seconds = until_closed(over)
+
+            assert b"" == received
+            assert seconds < 2
+            held[0].sendall(head("GET /healthz"))
+            assert held[0].recv(100).startswith(b"HTTP/1.1 200 ")
+        finally:
+            for connection in held:
+                connection.close()

@@ -89,7 +89,7 @@ def needed_scope(path: str, *, metrics_open: bool) -> str | None:
     Returns:
         Scope, None for what is open to everybody.
     """
-    if path in _OPEN_PATHS or path.startswith(("/docs/", "/problems/")):
+    if path in _OPEN_PATHS or path.startswith(("/docs/", "/page/", "/problems/")):
         return None
     if path.rstrip("/") in ("/estimate", "/fit"):
         return path.strip("/")

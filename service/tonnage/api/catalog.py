@@ -125,7 +125,7 @@ def _link(page: CatalogPage) -> str:
 async def _answered(context: Context, media_type: str, make: Any) -> Answer:
     """The answer through the caches, with entity tag and page links; a 304 needs no body."""
     version = context.catalog.version
-    key = f"{version}|{media_type}|{context.scope['path']}?{context.query.decode('latin-1')}"
+    key = f"{__version__}|{version}|{media_type}|{context.scope['path']}?{context.query.decode('latin-1')}"
     stored = await context.runtime.lookups.get(key, make, Stored)
     answer = Answer(stored.body, content_type(media_type))
     if stored.link:

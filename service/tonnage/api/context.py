@@ -88,7 +88,8 @@ class Context:
         kind = answer.headers[0][1].partition(b";")[0].rpartition(b"/")[2]
         part = f"-{'.'.join(fields)}" if fields else ""
         etag = b'"%s-%s"' % (f"{version.removeprefix('sha256:')[:32]}{part}".encode(), kind)
-        answer.cache_control = (b"cache-control", b"public, max-age=%d" % max_age if max_age else b"no-cache")
+        whose = b"public" if self.runtime.gate.keys is None else b"private"
+        answer.cache_control = (b"cache-control", b"%s, max-age=%d" % (whose, max_age) if max_age else b"no-cache")
         if matches(self.headers.get(b"if-none-match"), etag):
             answer.status, answer.body, answer.headers = 304, b"", []
         return answer.with_headers((b"etag", etag), _VARY)

@@ -4,6 +4,7 @@ from typing import Literal
 
 import msgspec
 from msgspec import Struct
+from prometheus_client import CONTENT_TYPE_LATEST
 
 from tonnage.api.answers import Answer
 from tonnage.api.context import Context
@@ -53,7 +54,7 @@ async def metrics(context: Context) -> Answer:
     """Metrics for Prometheus."""
     refuse_parameters(parameters(context.query))
     body = context.runtime.telemetry.exposition()
-    return Answer(body, b"text/plain; version=1.0.0; charset=utf-8")
+    return Answer(body, CONTENT_TYPE_LATEST.encode())
 
 
 ROUTES = (Route("GET", "/healthz", healthz), Route("GET", "/readyz", readyz), Route("GET", "/metrics", metrics))
