@@ -261,8 +261,15 @@ def _beside_weights(common: Common, stage: StageWeights) -> int:
         tokens=chosen.max_num_batched_tokens,
         images=chosen.images,
         local_rope=chosen.release.local_rope_model_types,
-        absorbs_matrices=chosen.release.absorbs_matrices,
+        absorbed_bytes=_absorbed_bytes(common),
     )
+
+
+def _absorbed_bytes(common: Common) -> int:
+    """Width of the products that a release forms of MLA's projections: fp8 stays fp8; 0 where it forms none. [bytes]"""
+    if not common.chosen.release.absorbs_matrices:
+        return 0
+    return 1 if common.workload.weight_format.family == "fp8" else common.chosen.element_bytes
 
 
 def _sampling_ranks(chosen: Settings, last: bool, first: int, count: int) -> tuple[tuple[bool, tuple[int, ...]], ...]:

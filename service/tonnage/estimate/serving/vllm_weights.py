@@ -167,7 +167,7 @@ def buffers(
     tokens: int,
     images: bool,
     local_rope: tuple[str, ...],
-    absorbs_matrices: bool,
+    absorbed_bytes: int,
 ) -> int:
     """
     Tensors beside the weights on one rank of a stage.
@@ -181,7 +181,7 @@ def buffers(
         tokens: max_num_batched_tokens. [tokens]
         images: The vision tower is loaded.
         local_rope: Model types whose windows have a rotary table of their own.
-        absorbs_matrices: MLA keeps products of its projections.
+        absorbed_bytes: Width of the products MLA keeps of its projections, 0 where it keeps copies. [bytes]
 
     Returns:
         Size. [bytes]
@@ -190,7 +190,7 @@ def buffers(
     attentions = [(group.layer.attention, count) for group, count in groups if group.layer.attention is not None]
     rotary = {key: size for a, _ in attentions for key, size in _rotary(model, a, element_bytes, local_rope)}
     absorbed = sum(
-        count * _absorbed(model, a, tensor_parallel_size, element_bytes, absorbs_matrices) for a, count in attentions
+        count * _absorbed(model, a, tensor_parallel_size, element_bytes, absorbed_bytes) for a, count in attentions
     )
     topk = max((a.index_topk or 0 for a, _ in attentions), default=0)
     indices = serving_buffers.top_k_indices(tokens=tokens, index_topk=topk)
@@ -243,16 +243,16 @@ def _longrope_original(model: Model) -> int:
     return int(model.config.get("original_max_position_embeddings") or 0)
 
 
-def _absorbed(model: Model, attention: Attention, tensor_parallel_size: int, element_bytes: int, matrices: bool) -> int:
+def _absorbed(model: Model, attention: Attention, tensor_parallel_size: int, element_bytes: int, absorbed: int) -> int:
     if attention.kind != "mla":
         return 0
-    if matrices:
+    if absorbed:
         return serving_buffers.absorbed_matrices(
             query_size=attention.q_lora_rank or model.hidden_size,
             hidden_size=model.hidden_size,
             kv_lora_rank=attention.kv_lora_rank or 0,
             heads=attention.num_attention_heads // tensor_parallel_size,
-            element_bytes=element_bytes,
+            element_bytes=absorbed,
         )
     return serving_buffers.absorbed_projections(
         kv_lora_rank=attention.kv_lora_rank or 0,
