@@ -347,3 +347,24 @@ def test_replicas_hold_the_same_on_ranks_of_their_own():
     found = answer({}, {"tensor_parallel_size": 2, "data_parallel_size": 3})
 
     assert (0, 1, 2, 3, 4, 5) == found.loads[0].ranks
+
+
+MLA = {
+    "model_type": "deepseek_v3", "hidden_size": 512, "intermediate_size": 1024, "num_hidden_layers": 2,
+    "num_attention_heads": 8, "num_key_value_heads": 8, "vocab_size": 1024, "max_position_embeddings": 4096,
+    "q_lora_rank": 256, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+    "first_k_dense_replace": 2, "torch_dtype": "bfloat16", "tie_word_embeddings": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("version", "card", "row", "block"), [
+    ("0.7.3", "h200-sxm", 1280, 16),
+    ("0.9.0", "h200-sxm", 1152, 64),
+    ("0.9.0", "a100-80-sxm", 1152, 16),
+    ("0.11.0", "b200-sxm", 1152, 128),
+])  # fmt: skip
+def test_latents_are_stored_in_the_rows_and_blocks_of_the_releases_kernel(version, card, row, block):
+    cache = answer({"engine_version": version, "max_model_len": 2048}, {"gpu": card}, config=MLA).kv_cache
+
+    assert 2 * row == cache.bytes_per_token
+    assert block == cache.block_size

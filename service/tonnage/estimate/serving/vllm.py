@@ -336,6 +336,7 @@ def _layout(workload: Workload, chosen: Settings, stages: tuple[StageWeights, ..
         element_bytes=chosen.element_bytes,
         align=_LATENT_ALIGN if traits(model).mla else chosen.release.block_size,
         every_state=chosen.every_state,
+        mla_row_multiple=chosen.release.mla_row_multiple if chosen.legacy else 1,
         draft_layers=drafted.layers,
         draft_token_bytes=drafted.layer_token_bytes,
     )

@@ -14,6 +14,7 @@ from tonnage.estimate.weights import StageWeights
 from tonnage.laws import kv_blocks, kv_cache
 from tonnage.spec.facts import KvFormat
 from tonnage.spec.model import Layer, Model
+from tonnage.units import round_up
 
 Kind = Literal["full", "sliding", "chunked", "recurrent", "cross"]
 _WITH_OWN_GROUPS: dict[str, frozenset[str]] = {
@@ -125,6 +126,7 @@ def layout(
     element_bytes: int,
     align: int,
     every_state: bool = False,
+    mla_row_multiple: int = 1,
     draft_layers: int = 0,
     draft_token_bytes: int = 0,
 ) -> Layout:
@@ -142,6 +144,7 @@ def layout(
         element_bytes: dtype of the model. [bytes]
         align: Block alignment of the attention kernel beside recurrent layers. [tokens]
         every_state: The prefix cache keeps a recurrent state for every block.
+        mla_row_multiple: A token's latent is padded to a multiple of this. [bytes]
         draft_layers: Layers of a draft, cached beside the model's on the last stage. [layers]
         draft_token_bytes: Cache of one token in one of them. [bytes/token]
 
@@ -151,7 +154,7 @@ def layout(
     found: dict[CacheClass, list[int]] = {}
     for group, _ in decoder_groups(model):
         for cached in _classes_of(model, group.layer, (k_format, v_format), tensor_parallel_size, element_bytes):
-            found.setdefault(cached, []).extend(group.indices)
+            found.setdefault(_padded(cached, mla_row_multiple), []).extend(group.indices)
     drafted = tuple(range(model.num_hidden_layers, model.num_hidden_layers + draft_layers))
     if drafted and draft_token_bytes:
         found.setdefault(CacheClass(kind="full", token_bytes=draft_token_bytes), []).extend(drafted)
@@ -210,6 +213,11 @@ def _classes_of(
             tensor_parallel_size=ranks,
         )
         yield CacheClass(kind="recurrent", state_bytes=state)
+
+
+def _padded(cached: CacheClass, multiple: int) -> CacheClass:
+    """A class whose rows are padded to a multiple of bytes."""
+    return replace(cached, token_bytes=round_up(cached.token_bytes, multiple)) if multiple > 1 else cached
 
 
 def _state_chunk(model: Model) -> int:

@@ -1,5 +1,7 @@
 """What vLLM holds outside torch, by release and card: context, communicators, what the log calls non-torch, graphs."""
 
+from collections.abc import Mapping
+
 from msgspec import Struct
 
 from tonnage.estimate.serving.rank_shape import RankShape
@@ -47,7 +49,7 @@ def outside(model: Model, settings: Settings, placement: Placement) -> Outside:
     """
     release, ranks = settings.release, placement.tensor_parallel_size
     constants = settings.core.non_torch
-    single = constants.single if settings.major == 9 else constants.single_other
+    single = _single(settings)
     if settings.major == 9 and release.sampler == "triton" and model.vocab_size % _VOCABULARY_ALIGNMENT:
         single += constants.unaligned_vocabulary
     single += counted_runner_buffers(model, settings)
@@ -61,14 +63,14 @@ def outside(model: Model, settings: Settings, placement: Placement) -> Outside:
             framework=_single_band(amount, settings),
             communication=exactly(0),
         )
-    whole = _tensor_parallel(settings, ranks)
+    whole, half = _tensor_parallel(settings, ranks)
     fusion = _fusion(settings, placement)
     framework = min(single, whole)
     return Outside(
         context=context,
         communicator=exactly(0) if settings.core.communicator_in_budget else _communicator(settings, ranks),
         framework=exactly(framework),
-        communication=_spread(whole - framework + fusion, constants.spread_tensor),
+        communication=_spread(whole - framework + fusion, half),
     )
 
 
@@ -95,12 +97,29 @@ def _context(settings: Settings) -> Amount:
     )
 
 
-def _tensor_parallel(settings: Settings, ranks: int) -> int:
+def _single(settings: Settings) -> int:
+    constants = settings.core.non_torch
+    if settings.major == 9:
+        return constants.single
+    return constants.single_by_capability.get(f"{settings.major}.{settings.minor}", constants.single_other)
+
+
+def _tensor_parallel(settings: Settings, ranks: int) -> tuple[int, int]:
+    """Non-torch of a tensor-parallel rank, and half of its band. [bytes]"""
     constants = settings.core.non_torch
     if not settings.nvswitch:
-        return constants.tensor_pcie
-    by_ranks = {int(size): amount for size, amount in constants.tensor_nvlink.items()}
-    return by_ranks[max((size for size in by_ranks if size <= ranks), default=min(by_ranks))]
+        return constants.tensor_pcie, constants.spread_tensor
+    wide = _largest_listed(constants.tensor_hopper, ranks) if settings.major >= 9 else None
+    if wide is not None:
+        return wide, max(constants.spread_tensor, wide // 3)
+    amount = _largest_listed(constants.tensor_nvlink, ranks)
+    return amount or min(constants.tensor_nvlink.values()), _tensor_half_width(settings)
+
+
+def _largest_listed(by_ranks: Mapping[str, int], ranks: int) -> int | None:
+    """Amount of the largest listed number of ranks that is not above this one."""
+    listed = max((int(size) for size in by_ranks if int(size) <= ranks), default=None)
+    return None if listed is None else by_ranks[str(listed)]
 
 
 def _fusion(settings: Settings, placement: Placement) -> int:

@@ -26,7 +26,7 @@ _DTYPES = {
 _V0_CHUNKED_ABOVE = 32_768
 _MULTIMODAL_BATCH = 5_120
 _SMALLEST_BATCH = 2_048
-_MLA_BLOCK = 64
+_SPARSE_BLOCK = 64
 _ITEM_LIMIT = 999
 """Items of a kind per prompt where the caller sets no limit. [unitless]"""
 _NVSWITCH_DOMAIN = 4
@@ -154,7 +154,7 @@ class _Reader:
             max_num_batched_tokens=tokens,
             fraction=fraction,
             pool_bytes=pool if isinstance(pool, int) else None,
-            block_size=serving.block_size or (_MLA_BLOCK if traits(self.model).mla else release.block_size),
+            block_size=serving.block_size or self.block(major, legacy),
             block_size_given=serving.block_size is not None,
             kv_formats=kv_formats,
             captures=captures,
@@ -197,6 +197,15 @@ class _Reader:
         if seqs is None:
             seqs = self.note("max_num_seqs", min(default_seqs, tokens), _tier_reason(self.release, self.gpu))
         return seqs, tokens
+
+    def block(self, major: int, legacy: bool) -> int:
+        """Block size where the caller gives none: kernels of MLA want larger ones on some cards."""
+        kind = traits(self.model)
+        if kind.sparse:
+            return _SPARSE_BLOCK
+        if not kind.mla or legacy:
+            return self.release.block_size
+        return self.release.mla_block_sizes.get(str(major), self.release.block_size)
 
     def unchunked_tokens(self, length: int) -> int:
         """Batch of the V0 engine: the longest request, unless chunked prefill switches itself on."""
@@ -339,6 +348,8 @@ class Traits(Struct, frozen=True, kw_only=True):
     experts: bool
     recurrent: bool
     mla: bool
+    sparse: bool
+    """Attention picks its keys with an indexer."""
     windows: bool
     native_length: int
 
@@ -352,6 +363,7 @@ def traits(model: Model) -> Traits:
         experts=any(layer.moe is not None for layer in layers),
         recurrent=any(layer.recurrent is not None for layer in layers),
         mla="mla" in kinds,
+        sparse=any(layer.attention is not None and layer.attention.index_topk for layer in layers),
         windows=bool(kinds & {"sliding", "chunked"}),
         native_length=_native_length(model),
     )

@@ -25,6 +25,8 @@ class NonTorch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     single: int
     """One GPU of compute capability 9.0. [bytes]"""
+    single_by_capability: dict[str, int] = {}
+    """One GPU of a compute capability that has a measurement of its own. [bytes]"""
     single_other: int
     """One GPU of another kind. [bytes]"""
     unaligned_vocabulary: int = 0
@@ -33,6 +35,8 @@ class NonTorch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Pipeline ranks without tensor parallelism. [bytes]"""
     tensor_nvlink: dict[str, int]
     """By tensor parallel size over NVLink; larger sizes take the last. [bytes]"""
+    tensor_hopper: dict[str, int] = {}
+    """The same on compute capability 9.0 and later, from the first size that is listed: more channels. [bytes]"""
     tensor_pcie: int
     """Tensor parallel ranks without NVLink. [bytes]"""
     spread_single: int
@@ -100,6 +104,10 @@ class Vllm(Release, frozen=True, kw_only=True, forbid_unknown_fields=True):
     v0_chunked_prefill_tokens: int = 0
     """Batch of the V0 engine once chunked prefill switches itself on above 32,768 tokens, 0 where it never does. [tokens]"""
     block_size: int = 16
+    mla_block_sizes: dict[str, int] = {}  # noqa: RUF012  (a Struct: every record gets its own)
+    """Block of MLA layers by major compute capability; block_size on others. [tokens]"""
+    mla_row_multiple: int = 1
+    """Bytes that a token's latent is padded to a multiple of. [bytes]"""
     swap_space_gib: float = 0
     """Pinned host memory per GPU for swapped sequences. [GiB]"""
 
