@@ -32,6 +32,7 @@ from tonnage.spec.report import (
 from tonnage.spec.workload import Workload
 from tonnage.units import format_size, parse_size
 
+_RELATIONS: dict[Verdict, str] = {"met": "fits", "excluded": "exceeds", "needs_confirmation": "may exceed"}
 _NO_HOST = Host(memory=exactly(0), disk_bytes=0)
 
 
@@ -54,9 +55,11 @@ def judge(workload: Workload, account: Account) -> Judgement:
     claimed = account.claimed_bytes is not None
     sums = [summed(load.phases, claimed) for load in account.loads]
     gpus = tuple(map(_gpu_report, account.loads, sums))
-    worst = max(range(len(gpus)), key=lambda i: gpus[i].peak.device.expected)
-    needs = tuple(_needed(load, found, claimed) for load, found in zip(account.loads, sums, strict=True))
-    derived = max(needs, key=lambda a: a.expected)
+    needs = tuple([_needed(load, found, claimed) for load, found in zip(account.loads, sums, strict=True)])
+    worst, derived = 0, needs[0]
+    if len(gpus) > 1:
+        worst = max(range(len(gpus)), key=lambda i: gpus[i].peak.device.expected)
+        derived = max(needs, key=lambda a: a.expected)
     reserve = workload.reserve_bytes + int(workload.reserve_fraction * derived.expected)
     required = Amount(derived.low + reserve, derived.expected + reserve, derived.high + reserve)
     return Judgement(gpus, worst, needs, required, reserve, gpus[worst].peak.device if claimed else None)
@@ -189,7 +192,7 @@ def assemble(workload: Workload, account: Account) -> Estimate:
         assumptions=workload.assumptions + account.assumptions,
         unknowns=account.unknowns,
         invalidated_by=account.invalidated_by,
-        measured=tuple(_measured(m, gpus[worst]) for m in workload.measurements),
+        measured=tuple([_measured(m, gpus[worst]) for m in workload.measurements]),
         diagnosis=None,
         versions=versions(workload.catalog_version),
         digest=digest(workload),
@@ -256,7 +259,7 @@ def _reasons(
 
 def _capacity_finding(what: str, amount: Amount, usable: int, status: Verdict | None = None) -> Finding:
     status = status or compare(amount, usable)
-    relation = {"met": "fits", "excluded": "exceeds", "needs_confirmation": "may exceed"}[status]
+    relation = _RELATIONS[status]
     band = f"{format_size(amount.low)} to {format_size(amount.high)}"
     return Finding(
         status=status, reason=f"{what}: {band} {relation} {format_size(usable)} usable", field="/placement/gpu"

@@ -29,9 +29,13 @@ def digest(workload: Workload) -> str:
     Returns:
         "sha256:" and the hash of the card as understood and of the versions: equal on every replica and Python version.
     """
-    text = _encode_card(workload.card)
-    stamp = f"{__version__}|{METHOD_VERSION}|{workload.catalog_version}|".encode()
-    return "sha256:" + hashlib.sha256(stamp + text).hexdigest()
+    stamp = _stamp(workload.catalog_version)
+    return "sha256:" + hashlib.sha256(stamp + _encode_card(workload.card)).hexdigest()
+
+
+@lru_cache(maxsize=64)
+def _stamp(catalog_version: str) -> bytes:
+    return f"{__version__}|{METHOD_VERSION}|{catalog_version}|".encode()
 
 
 def model_report(workload: Workload, trainable: int | None) -> ModelReport:

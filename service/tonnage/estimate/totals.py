@@ -28,8 +28,10 @@ class Summed(NamedTuple):
     reserved: Amount
     items: tuple[MemoryItem, ...]
     """Each component's largest items over the phases."""
-    rests: tuple[Amount | None, ...]
-    """Device total of each phase without its claimed pool; None for a phase that has none. [bytes]"""
+    beside_pool: tuple[int, Amount] | None
+    """Of the phases with a claimed pool the one that is largest without it: its place, and its device total without."""
+    without_pool: tuple[int, Amount] | None
+    """Of the phases without one the largest: its place, and its device total."""
 
 
 @remembered(1024)
@@ -42,26 +44,27 @@ def summed(phases: tuple[PhaseItems, ...], claimed: bool) -> Summed:
         claimed: The engine claims a pool.
 
     Returns:
-        Phases with totals, the peak by counter, and each phase without the pool.
+        Phases with totals, the peak by counter, and what it is without the pool.
     """
     totals = []
-    rests = []
-    for phase in phases:
+    beside, without = [], []
+    for place, phase in enumerate(phases):
         items = phase.items
-        rest = None
         if claimed and _has_pool(items):
             counters, rest = _around_pool(items)
+            beside.append((place, rest))
         else:
             counters = total(items)
+            without.append((place, counters.device))
         totals.append(Phase(phase=phase.phase, total=counters, items=items))
-        rests.append(rest)
     return Summed(
         phases=tuple(totals),
         worst=max(totals, key=_device_expected),
         allocated=max((p.total.allocated for p in totals), key=_expected),
         reserved=max((p.total.reserved for p in totals), key=_expected),
         items=largest_items(totals),
-        rests=tuple(rests),
+        beside_pool=max(beside, key=_expected_there, default=None),
+        without_pool=max(without, key=_expected_there, default=None),
     )
 
 
@@ -76,13 +79,15 @@ def needed(found: Summed, demand: Amount) -> Amount:
     Returns:
         Device memory that the load needs. [bytes]
     """
-    largest, at = -1, 0
-    for n, (phase, rest) in enumerate(zip(found.phases, found.rests, strict=True)):
-        expected = phase.total.device.expected if rest is None else rest.expected + demand.expected
-        if expected > largest:
-            largest, at = expected, n
-    without = found.rests[at]
-    return found.phases[at].total.device if without is None else joined(without, demand)
+    if found.beside_pool is None:
+        return found.worst.total.device
+    place, rest = found.beside_pool
+    if found.without_pool is not None:
+        other_place, other = found.without_pool
+        ahead = other.expected - rest.expected - demand.expected
+        if ahead > 0 or (ahead == 0 and other_place < place):
+            return other
+    return joined(rest, demand)
 
 
 def total(items: Iterable[MemoryItem], *, claimed: bool = False) -> Counters:
@@ -204,6 +209,10 @@ def _has_pool(items: Iterable[MemoryItem]) -> bool:
 
 def _expected(amount: Amount) -> int:
     return amount.expected
+
+
+def _expected_there(placed: tuple[int, Amount]) -> int:
+    return placed[1].expected
 
 
 def _device_expected(phase: Phase) -> int:

@@ -175,6 +175,7 @@ class _Sum:
         )
 
 
+@remembered()
 def disk_bytes(
     model: Model, weight_format: WeightFormat, formats: Mapping[str, WeightFormat] | None = None, dtype: str = ""
 ) -> int:

@@ -73,6 +73,8 @@ class CacheClass(Struct, frozen=True, kw_only=True):
 class Layout(Struct, frozen=True, kw_only=True):
     """How the pool is cut on every pipeline stage."""
 
+    __hash__ = object.__hash__  # `layout` remembers them: what is made of them is found by identity
+
     classes: tuple[CacheClass, ...]
     groups: tuple[int, ...]
     """Groups of each class. [unitless]"""
@@ -107,10 +109,10 @@ class Layout(Struct, frozen=True, kw_only=True):
 
     def request_blocks(self, tokens: int, in_flight: int, spare_states: int) -> int:
         """Blocks that one request of a length takes. [blocks]"""
-        return sum(
-            count * cached.request_blocks(tokens, in_flight, spare_states)
-            for cached, count in zip(self.classes, self.groups, strict=True)
-        )
+        blocks = 0
+        for cached, count in zip(self.classes, self.groups, strict=True):
+            blocks += count * cached.request_blocks(tokens, in_flight, spare_states)
+        return blocks
 
 
 @remembered()

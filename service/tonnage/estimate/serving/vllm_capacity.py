@@ -2,6 +2,7 @@
 
 from msgspec.structs import replace
 
+from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.serving.demand import Demand
 from tonnage.estimate.serving.vllm_cache import Layout
 from tonnage.estimate.serving.vllm_settings import Settings
@@ -15,15 +16,21 @@ _ENDLESS = 1_000 * BILLION
 
 def demand_blocks(cut: Layout, chosen: Settings, wanted: Demand) -> int:
     """Blocks that the traffic takes. [blocks]"""
+    each, common = _request_blocks(cut, chosen, wanted)
+    return common + wanted.requests * (each - common)
+
+
+def _request_blocks(cut: Layout, chosen: Settings, wanted: Demand) -> tuple[int, int]:
+    """Blocks of one request of the traffic, and those of them that all requests share. [blocks]"""
     each = cut.request_blocks(wanted.tokens, chosen.in_flight_tokens, chosen.spare_states)
     if not (chosen.prefix_caching and wanted.shared_tokens):
-        return wanted.requests * each
+        return each, 0
     common = sum(
         count * (wanted.shared_tokens // c.block_size)
         for c, count in zip(cut.classes, cut.groups, strict=True)
         if c.kind == "full"
     )
-    return common + wanted.requests * (each - common)
+    return each, common
 
 
 def kv_cache(pool: Amount, cut: Layout, chosen: Settings, blocks: Amount | None) -> KvCache:
@@ -77,8 +84,8 @@ def with_traffic(cache: KvCache, cut: Layout, chosen: Settings, wanted: Demand, 
     """
     if blocks is None or not wanted.stated:
         return cache
-    one = demand_blocks(cut, chosen, replace(wanted, requests=1))
-    another = demand_blocks(cut, chosen, replace(wanted, requests=2)) - one
+    one, common = _request_blocks(cut, chosen, wanted)
+    another = one - common
     held = 0 if blocks.expected < one else 1 + (blocks.expected - one) // another if another else wanted.requests
     risk = (
         "" if held >= wanted.requests else f" of {wanted.requests} asked: the rest waits, or running ones are preempted"
@@ -107,12 +114,18 @@ def largest_length(cut: Layout, chosen: Settings, blocks: int) -> int:
     Returns:
         Length; windows count as full until they are. [tokens]
     """
-    flight, spare = chosen.in_flight_tokens, chosen.spare_states
+    length = _largest_length(cut, chosen.in_flight_tokens, chosen.spare_states, blocks)
+    return chosen.max_model_len if length is None else length
+
+
+@remembered()
+def _largest_length(cut: Layout, flight: int, spare: int, blocks: int) -> int | None:
+    """The same, None where no layer's cache grows and any length fits. [tokens]"""
     growing = [(c, n) for c, n in zip(cut.classes, cut.groups, strict=True) if n and c.grows]
     capped = [(c, n) for c, n in zip(cut.classes, cut.groups, strict=True) if n and not c.grows]
     fixed = sum(n * c.request_blocks(_ENDLESS, flight, spare) for c, n in capped)
     if not growing:
-        return chosen.max_model_len if fixed <= blocks else 0
+        return None if fixed <= blocks else 0
     each = sum(n for _, n in growing)
     smallest = min(c.block_size for c, _ in growing)
     length = max(0, blocks - fixed) // each * smallest
@@ -125,6 +138,7 @@ def largest_length(cut: Layout, chosen: Settings, blocks: int) -> int:
     return max(length, max(0, blocks - constant) // (each + sum(n for _, n in windows)) * smallest)
 
 
+@remembered()
 def _cache_detail(cut: Layout) -> str:
     if cut.group_count <= 1:
         return f"blocks of {cut.block_size} tokens"

@@ -1,5 +1,6 @@
 """vLLM's account as items by phase: what is alive in each, by which law, seen by which counter."""
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tonnage.estimate.serving.terms import Term
@@ -225,14 +226,18 @@ def host(workload: Workload, chosen: Settings, offloaded: int) -> Host:
         Host memory, disk and shared memory.
     """
     gpus = workload.placement.gpus
+    return _host(gpus, _disk(workload), _swap_space(workload, chosen), offloaded, _pinned(chosen) * gpus)
+
+
+@lru_cache(maxsize=4096)
+def _host(gpus: int, disk: int, swap: int, offloaded: int, pinned: int) -> Host:
     sizes = (
-        (_SWAP, _swap_space(workload, chosen), "pinned swap space"),
+        (_SWAP, swap, "pinned swap space"),
         (_OFFLOADED, offloaded, "offloaded weights"),
-        (_PINNED, _pinned(chosen) * gpus, "token ids of every request"),
+        (_PINNED, pinned, "token ids of every request"),
     )
     items = tuple(term.item(exactly(size), detail) for term, size, detail in sizes if size)
-    held = sum(size for _, size, _ in sizes)
-    disk = _disk(workload)
+    held = swap + offloaded + pinned
     return Host(
         memory=Amount(held + GiB, held + _HOST_PER_WORKER * gpus, held + _HOST_PER_WORKER * gpus + disk),
         disk_bytes=disk,
