@@ -2,6 +2,8 @@
 
 from msgspec.structs import replace
 
+from tonnage.estimate.assemble import account_of, assemble
+from tonnage.estimate.support import support_findings
 from tonnage.spec.report import Estimate
 from tonnage.spec.workload import Workload
 
@@ -21,9 +23,6 @@ def estimate(workload: Workload) -> Estimate:
     Raises:
         SizingError: The card contradicts itself, or no law covers it.
     """
-    from tonnage.estimate.assemble import account_of, assemble  # noqa: PLC0415  (parts of this package are used on their own)
-    from tonnage.estimate.support import support_findings  # noqa: PLC0415
-
     found = support_findings(workload)
     account = account_of(workload)
     if found:
