@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator
 
 import httpx
 import pytest
-
 from tests.adapters.hub_server import HubServer, running_hub
 from tests.api.conftest import in_process
+
 from tonnage.api.app import create_app
 from tonnage.api.settings import Settings
 

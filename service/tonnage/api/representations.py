@@ -18,6 +18,12 @@ from tonnage.api.query import refusal
 
 _RENDERERS = {TEXT: "table", SVG: "svg", MARKDOWN: "markdown"}
 
+_SVG_POLICY = (
+    b"content-security-policy",
+    b"default-src 'none'; style-src 'unsafe-inline'; sandbox; frame-ancestors 'none'",
+)
+"""The picture carries its own style and nothing that runs."""
+
 encode_json = msgspec.json.Encoder().encode
 
 
@@ -92,4 +98,7 @@ def answer_in(media_type: str, subject: str, value: Any, fields: tuple[str, ...]
         return msgpack_answer(shown(value, fields))
     write = renderer(media_type, subject)
     assert write is not None  # noqa: S101  (offers() lists only those that exist)
-    return Answer(write(value).encode(), content_type(media_type))
+    answer = Answer(write(value).encode(), content_type(media_type))
+    if media_type == SVG:
+        answer.policy = _SVG_POLICY
+    return answer
