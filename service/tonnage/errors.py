@@ -29,7 +29,7 @@ class UnknownName(SizingError):
         by_lower = {k.lower(): k for k in known}
         self.kind = kind
         self.name = name
-        self.did_you_mean: list[str] = [by_lower[c] for c in close]
+        self.did_you_mean: list[str] = list(dict.fromkeys(by_lower[c] for c in close))
         hint = f"; did you mean {', '.join(self.did_you_mean)}?" if close else ""
         super().__init__(f"unknown {kind} {name!r}{hint}", pointer=pointer)
 

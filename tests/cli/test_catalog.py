@@ -90,6 +90,18 @@ def test_every_problem_of_an_overlay_is_listed(tonnage, overlay):
     assert "own.toml" in ended.err
 
 
+def test_a_count_that_the_config_does_not_make_is_a_problem(tonnage, tmp_path, repository):
+    recipe = (repository / "docs" / "adding.md").read_text()
+    lines = recipe.split("own/models.toml <<'END'\n")[1].split("> END")[0].splitlines()
+    text = "\n".join(line.removeprefix(">").removeprefix(" ") for line in lines)
+    (tmp_path / "models.toml").write_text(text.replace("1_235_814_400", "1_300_000_000"))
+
+    ended = tonnage("catalog", "validate", tmp_path)
+
+    assert 1 == ended.code
+    assert "makes 1,235,814,400 parameters, the record says 1,300,000,000" in ended.err
+
+
 def test_a_diff_names_each_field(tonnage, overlay):
     found = json.loads(tonnage("catalog", "diff", "builtin", overlay, "--format", "json").out)
     table = tonnage("catalog", "diff", "builtin", overlay).out

@@ -41,7 +41,7 @@ def steps(text: str) -> Iterator[Step]:
             if command:
                 yield Step("\n".join(command), "\n".join(output))
             command, output = [line[2:]], []
-        elif line.startswith("> ") and not output:
+        elif (line == ">" or line.startswith("> ")) and not output:
             command.append(line[2:])
         else:
             output.append(line)
@@ -91,7 +91,7 @@ class Runner:
         for step in steps(body):
             first, *rest = step.command.split("\n")
             printed = self.output(step.command)
-            lines += [f"$ {first}", *(f"> {line}" for line in rest), *([printed] if printed else [])]
+            lines += [f"$ {first}", *(f"> {line}".rstrip() for line in rest), *([printed] if printed else [])]
         return "\n".join(lines) + "\n"
 
 

@@ -16,6 +16,7 @@ from tonnage.api.catalog_views import COLLECTIONS, MAX_LIMIT, Collection, entry_
 from tonnage.api.query import parameters
 from tonnage.catalog import Catalog, load_catalog
 from tonnage.catalog.imports import Imported, gpuhunt_offers, price_list
+from tonnage.catalog.listing import model_entry
 from tonnage.catalog.review import Change
 from tonnage.catalog.review import diff as changes
 from tonnage.catalog.review import validate as problems_of
@@ -74,13 +75,14 @@ def validate(chosen: argparse.Namespace) -> int:
     """Every problem of an overlay, or its version and how much it changes."""
     folder = existing(chosen.folder)
     problems = problems_of(folder)
+    if not problems:
+        catalog = load_catalog(folder)
+        changed = changes(load_catalog(), catalog)
+        problems = [problem for change in changed if change.kind == "models" for problem in _counted(catalog, change)]
     if problems:
         sys.stderr.write("".join(f"{problem}\n" for problem in problems))
         return 1
-    catalog = load_catalog(folder)
-    write(
-        f"catalogue {catalog.version}, {len(changes(load_catalog(), catalog))} records differ from the built-in one\n"
-    )
+    write(f"catalogue {catalog.version}, {len(changed)} records differ from the built-in one\n")
     return 0
 
 
@@ -125,6 +127,16 @@ def importing(chosen: argparse.Namespace) -> int:
     else:
         chosen.output.write_text(imported.toml, encoding="utf-8")
     return 0 if imported.packages else 1
+
+
+def _counted(catalog: Catalog, change: Change) -> Iterator[str]:
+    """Whether a model's config makes the parameters that its record says."""
+    if change.change == "removed":
+        return
+    facts = catalog.models.get(change.id)
+    counted = model_entry(catalog, facts).parameters_total
+    if facts.count_check in ("exact", "none") and counted != facts.parameters_total:
+        yield f"model {change.id!r}: its config makes {counted:,} parameters, the record says {facts.parameters_total:,}"
 
 
 def _rows(collection: Collection, catalog: Catalog, given: dict[str, str]) -> Iterator[Any]:
