@@ -5,7 +5,7 @@ HOST ?= 127.0.0.1
 PORT ?= 8000
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check -q
 
-.PHONY: serve test dev readme bench fuzz openapi
+.PHONY: serve test dev readme bench fuzz openapi docs
 
 # ---- the service ----
 $(VENV)/run.stamp: requirements/run.txt requirements/build.txt pyproject.toml
@@ -36,5 +36,16 @@ fuzz: dev
 openapi: dev
 	cd openapi && ../$(VENV)/bin/python regenerate.py
 
+# outputs in the README and docs/, docs/laws.md, the tables that are made; look at the difference before committing
 readme: dev
 	$(VENV)/bin/python tests/docs/refresh.py
+
+DOCS := .cache/docs
+$(DOCS)/stamp: requirements/docs.txt
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip --disable-pip-version-check -q install --require-hashes -r requirements/docs.txt
+	touch $@
+
+# pages into .cache/site; a broken link fails
+docs: $(DOCS)/stamp
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build

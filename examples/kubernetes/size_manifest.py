@@ -37,7 +37,7 @@ def main() -> int:
     if not fitting:
         sys.stderr.write("no GPU of the list meets the card\n")
         return 3
-    yaml.safe_dump(sized(manifest, fitting, arguments.service), sys.stdout, sort_keys=False)
+    yaml.safe_dump(sized(manifest, fitting, arguments.service), sys.stdout, sort_keys=False, width=1000)
     return 0
 
 

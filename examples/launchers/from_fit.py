@@ -37,7 +37,7 @@ def skypilot(candidate: dict[str, Any]) -> dict[str, Any]:
             "ports": [PORT],
         },
         "envs": candidate["launch"]["env"],
-        "run": " ".join(candidate["launch"]["command"]) + "\n",
+        "run": " ".join(candidate["launch"]["command"]),
     }
 
 
@@ -111,14 +111,16 @@ LAUNCHERS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
 def main() -> int:
     parser = argparse.ArgumentParser(description="A launcher's file from an answer of /fit.")
     parser.add_argument("launcher", choices=LAUNCHERS)
-    parser.add_argument("--first", action="store_true", help="take the first candidate, although some of it is unconfirmed")
+    parser.add_argument(
+        "--first", action="store_true", help="take the first candidate, although some of it is unconfirmed"
+    )
     chosen = parser.parse_args()
     answer = json.load(sys.stdin)
     candidate = answer["selected"] or (answer["candidates"][0] if chosen.first and answer["candidates"] else None)
     if candidate is None:
         sys.stderr.write("nothing is selected:\n" + "".join(f"  {line}\n" for line in answer["confirmations"]))
         return 2 if answer["candidates"] else 3
-    yaml.safe_dump(LAUNCHERS[chosen.launcher](candidate), sys.stdout, sort_keys=False)
+    yaml.safe_dump(LAUNCHERS[chosen.launcher](candidate), sys.stdout, sort_keys=False, width=1000)
     return 0
 
 

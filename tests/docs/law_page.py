@@ -16,15 +16,11 @@ from tonnage.spec.card import SizingCard
 
 HEAD = """# Laws
 
-Every formula of the estimates: {count} functions of `tonnage.laws`, each with its inputs, result, source and code. They take and
-give whole numbers, need nothing but the standard library, and can be called alone:
+Every formula of the estimates: {count} functions of `tonnage.laws`, each with its inputs, its result, its code and its source.
+They take and give whole numbers, need nothing but the standard library, and can be called alone. `GET /catalog/laws` serves
+the same records.
 
-```pycon
->>> from tonnage.laws.kv_cache import full_attention
->>> help(full_attention)  # doctest: +SKIP
-```
-
-The page is written by `make readme`. `GET /catalog/laws` serves the same records.
+This page is made from the code; `make readme` writes it anew.
 """
 
 
@@ -33,7 +29,7 @@ def laws_page() -> str:
     by_topic: dict[str, list[Law]] = defaultdict(list)
     for law in law_book():
         by_topic[law.topic].append(law)
-    parts = [HEAD.format(count=len(law_book())).replace(_EXAMPLE, "")]
+    parts = [HEAD.format(count=len(law_book()))]
     for topic, laws in sorted(by_topic.items()):
         module = importlib.import_module(f"tonnage.laws.{topic}")
         parts.append(f"## {topic}\n\n{_first_paragraph(module)}\n")
@@ -41,15 +37,19 @@ def laws_page() -> str:
     return "\n".join(parts)
 
 
-_EXAMPLE = HEAD[HEAD.index("```pycon") : HEAD.index("The page")]
-
-
 def _entry(law: Law, function: object) -> str:
     inputs = "".join(f"- `{i.name}`: {_plain(i.description)}\n" for i in law.inputs)
     lines = [f"### {law.id}\n", _plain(law.summary) + "\n"]
     if inputs:
         lines.append(inputs)
-    return "\n".join([*lines, f"Result: {_plain(law.returns)}\n", f"```python\n{_body(function)}\n```\n", f"Source: {_plain(law.source)}\n"])
+    return "\n".join(
+        [
+            *lines,
+            f"Result: {_plain(law.returns)}\n",
+            f"```python\n{_body(function)}\n```\n",
+            f"Source: {_plain(law.source)}\n",
+        ]
+    )
 
 
 def _body(function: object) -> str:
@@ -59,7 +59,9 @@ def _body(function: object) -> str:
     assert isinstance(tree, ast.FunctionDef)
     lines = source.splitlines()
     head, first = tree.body[0], tree.body[1]
-    return "\n".join([*lines[: head.lineno - 1], *lines[head.end_lineno : first.lineno - 1], *lines[first.lineno - 1 :]])
+    return "\n".join(
+        [*lines[: head.lineno - 1], *lines[head.end_lineno : first.lineno - 1], *lines[first.lineno - 1 :]]
+    )
 
 
 def _first_paragraph(module: object) -> str:

@@ -19,13 +19,12 @@ def client(repository, service, tmp_path_factory):
     sys.path.insert(0, str(folder))
     try:
         package = importlib.import_module("generated_tonnage")
-        yield package, package.Client(base_url=service)
+        yield package.Client(base_url=service)
     finally:
         sys.path.remove(str(folder))
 
 
 def test_a_card_goes_out_typed_and_an_estimate_comes_back_typed(client):
-    package, connection = client
     models = importlib.import_module("generated_tonnage.models")
     post = importlib.import_module("generated_tonnage.api.estimate.post_estimate")
     card = models.SizingCard(
@@ -34,7 +33,7 @@ def test_a_card_goes_out_typed_and_an_estimate_comes_back_typed(client):
         placement=models.Placement(gpu="l40s"),
     )
 
-    answer = post.sync(client=connection, body=card)
+    answer = post.sync(client=client, body=card)
 
     assert isinstance(answer, models.Estimate)
     assert "met" == str(answer.verdict)
@@ -42,29 +41,26 @@ def test_a_card_goes_out_typed_and_an_estimate_comes_back_typed(client):
 
 
 def test_query_parameters_are_typed_too(client):
-    _, connection = client
     get = importlib.import_module("generated_tonnage.api.estimate.get_estimate")
 
-    answer = get.sync(client=connection, model="Qwen/Qwen3-8B", engine="vllm", max_model_len=8192, gpu="l40s")
+    answer = get.sync(client=client, model="Qwen/Qwen3-8B", engine="vllm", max_model_len=8192, gpu="l40s")
 
     assert "met" == str(answer.verdict)
 
 
 def test_a_refusal_comes_back_as_a_problem(client):
-    _, connection = client
     models = importlib.import_module("generated_tonnage.models")
     post = importlib.import_module("generated_tonnage.api.estimate.post_estimate")
 
-    answer = post.sync(client=connection, body=models.SizingCard(model="nobody/nothing"))
+    answer = post.sync(client=client, body=models.SizingCard(model="nobody/nothing"))
 
     assert isinstance(answer, models.Problem)
     assert (422, "/problems/unknown-name") == (answer.status, answer.type_)
 
 
 def test_the_catalogue_is_read_by_page(client):
-    _, connection = client
     listing = importlib.import_module("generated_tonnage.api.catalog.get_catalog_gpus")
 
-    page = listing.sync(client=connection, q="l40s", limit=1)
+    page = listing.sync(client=client, q="l40s", limit=1)
 
     assert ["l40s"] == [row.id for row in page.items]

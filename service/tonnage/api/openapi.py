@@ -234,6 +234,8 @@ def _exact(schema: Any) -> Any:
     if schema.get("format") == "decimal":
         return {**_DECIMAL, **{key: value for key, value in schema.items() if key not in ("type", "format")}}
     exact = {key: _exact(value) for key, value in schema.items()}
+    if exact.get("items") is False and exact.get("maxItems") == len(exact.get("prefixItems", ())):
+        del exact["items"]  # says nothing more than maxItems, and generators of clients stumble over it
     choices = exact.get("enum")
     if isinstance(choices, list) and len(choices) == 1:
         del exact["enum"]
