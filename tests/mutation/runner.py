@@ -1,0 +1,151 @@
+"""
+One process collects the tests; a fork of it first notes which lines each test runs, then one fork per mutant runs the
+tests that reach its line, the quickest first, until one fails.
+"""
+
+import importlib
+import io
+import os
+import pickle
+import select
+import signal
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType, FunctionType
+from typing import Any, NamedTuple
+
+import pytest
+from tests.mutation.mutants import Mutant
+
+Line = tuple[str, int]
+_PATIENCE = 3.0
+"""Least time a mutant has; else ten times what its tests took. [s]"""
+
+
+class Traced(NamedTuple):
+    """What a test needs and reaches."""
+
+    seconds: float
+    lines: frozenset[Line]
+
+
+class Runner:
+    """Pytest plug-in that runs the tests in forks."""
+
+    def __init__(self, paths: set[str], work: Callable[["Runner"], None]) -> None:
+        self._paths = paths
+        self._work = work
+        self._failed = False
+        self._items: dict[str, pytest.Item] = {}
+        self.traced: dict[str, Traced] = {}
+        self._reached: dict[Line, list[str]] = defaultdict(list)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._failed = self._failed or report.failed
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        self._items = {item.nodeid: item for item in session.items}
+        self.traced = self._forked(self._trace, 3600)
+        for name, traced in self.traced.items():
+            for line in traced.lines:
+                self._reached[line].append(name)
+        self._work(self)
+        return True
+
+    def verdict(self, mutant: Mutant) -> str:
+        """`killed`, `survived`, `timed out` or `not reached`."""
+        names = self._reached.get((str(mutant.path), mutant.line), [])
+        if not names:
+            return "not reached"
+        names = sorted(names, key=lambda name: self.traced[name].seconds)
+        patience = max(_PATIENCE, 10 * sum(self.traced[name].seconds for name in names))
+        killed = self._forked(lambda: self._kills(mutant, names), patience)
+        return "timed out" if killed is None else "killed" if killed else "survived"
+
+    def _kills(self, mutant: Mutant, names: list[str]) -> bool:
+        if not patched(mutant):
+            raise RuntimeError(f"{mutant.function} is not to be found")
+        return any(not self._passes(self._items[name]) for name in names)
+
+    def _passes(self, item: pytest.Item) -> bool:
+        self._failed = False
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+        return not self._failed
+
+    def _trace(self) -> dict[str, Traced]:
+        return {name: self._traced(item) for name, item in self._items.items()}
+
+    def _traced(self, item: pytest.Item) -> Traced:
+        lines: set[Line] = set()
+
+        def local(frame: FrameType, event: str, argument: Any) -> Any:
+            lines.add((frame.f_code.co_filename, frame.f_lineno))
+            return local
+
+        def enter(frame: FrameType, event: str, argument: Any) -> Any:
+            return local if frame.f_code.co_filename in self._paths else None
+
+        started = time.perf_counter()
+        sys.settrace(enter)
+        passed = self._passes(item)
+        sys.settrace(None)
+        if not passed:
+            sys.__stderr__.write(f"left out, fails without a mutant: {item.nodeid}\n")
+            return Traced(0, frozenset())
+        return Traced(time.perf_counter() - started, frozenset(lines))
+
+    def _forked(self, work: Callable[[], Any], patience: float) -> Any:
+        """What the work returns in a fork; None when it takes too long."""
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.setpgid(0, 0)
+            try:
+                with os.fdopen(writer, "wb") as out:
+                    pickle.dump(work(), out)
+            except BaseException as error:
+                sys.__stderr__.write(f"{type(error).__name__}: {error}\n")
+            os._exit(0)
+        os.close(writer)
+        try:
+            return _read_all(reader, patience)
+        finally:
+            os.close(reader)
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+
+
+def _read_all(reader: int, patience: float) -> Any:
+    deadline, received = time.monotonic() + patience, io.BytesIO()
+    while select.select([reader], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        part = os.read(reader, 1 << 16)
+        if not part:
+            return pickle.loads(received.getvalue()) if received.tell() else True
+        received.write(part)
+    return None
+
+
+def patched(mutant: Mutant) -> bool:
+    """Put a mutant in the place of its function."""
+    found: Any = importlib.import_module(module_name(mutant.path))
+    for name in mutant.function:
+        found = vars(found).get(name)
+    function = _unwrapped(found)
+    if function is None or function.__code__.co_freevars != mutant.code.co_freevars:
+        return False
+    function.__code__ = mutant.code
+    return True
+
+
+def _unwrapped(found: Any) -> FunctionType | None:
+    for attribute in ("fget", "func", "__func__", "__wrapped__"):
+        found = getattr(found, attribute, found)
+    return found if isinstance(found, FunctionType) else None
+
+
+def module_name(path: Path) -> str:
+    parts = path.with_suffix("").parts
+    return ".".join(parts[len(parts) - parts[::-1].index("tonnage") - 1 :]).removesuffix(".__init__")
