@@ -14,7 +14,7 @@ import msgspec
 
 from tonnage.architecture.fields import Fields
 from tonnage.architecture.tables import Table, complete
-from tonnage.errors import MissingFact, Unsupported
+from tonnage.errors import ContradictoryWorkload, MissingFact, Unsupported
 
 POINTER = "/model/gguf"
 TIED_SHARE = 1 / 12
@@ -49,10 +49,17 @@ def stored_format(metadata: Mapping[str, Any]) -> str | None:
     return FILE_TYPES.get(stated) if isinstance(stated, int) else None
 
 
-def content_key(metadata: Mapping[str, Any]) -> bytes:
+def content_key(*content: Any) -> bytes:
+    """What tells two readings apart."""
+    try:
+        return msgspec.msgpack.encode(content)
+    except (OverflowError, TypeError):  # a number beyond 64 bits or a type JSON does not know: read, then refused
+        return repr(content).encode(errors="backslashreplace")
+
+
+def header_content(metadata: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
     """What tells two headers apart: everything but the tokenizer, of which only the size counts."""
-    kept = {key: value for key, value in metadata.items() if not key.startswith("tokenizer.")}
-    return msgspec.msgpack.encode((kept, _tokens(metadata)))
+    return {key: value for key, value in metadata.items() if not key.startswith("tokenizer.")}, _tokens(metadata)
 
 
 def config_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -110,14 +117,25 @@ def _by_layer(fields: Fields, config: dict[str, Any]) -> dict[str, Any]:
     lists = {key: value for key, value in config.items() if isinstance(value, list) and key != "architectures"}
     if not lists:
         return config
+    layers = fields.integer("num_hidden_layers")
+    _refuse_short(fields, lists, layers)
     plain = {key: next((item for item in value if item), 0) for key, value in lists.items()}
     own = {
         str(layer): {key: value[layer] for key, value in lists.items() if value[layer] not in (0, plain[key])}
-        for layer in range(fields.integer("num_hidden_layers"))
+        for layer in range(layers)
     }
     word, heads = fields["without_heads"], lists.get("num_key_value_heads")
     kinds = {"layer_types": ["full_attention" if n else word for n in heads]} if word and heads else {}
     return {**config, **plain, **kinds, "per_layer_config": {layer: what for layer, what in own.items() if what}}
+
+
+def _refuse_short(fields: Fields, lists: Mapping[str, list[Any]], layers: int) -> None:
+    for field, values in lists.items():
+        if len(values) < layers:
+            key = fields.key(field)
+            raise ContradictoryWorkload(
+                f"{key} has {len(values)} entries for {layers} layers", pointer=f"{POINTER}/{key}"
+            )
 
 
 def probably_tied(*, untied_total: int, table: int) -> bool:

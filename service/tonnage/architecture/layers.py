@@ -70,8 +70,8 @@ def _stated_mixers(fields: Fields, count: int) -> list[str] | None:
     return [_kind(fields, kinds, word) for word in per_layer_list(fields, "layer_types", count)]
 
 
-def _kind(fields: Fields, kinds: dict[str, str], word: str) -> str:
-    if word not in kinds:
+def _kind(fields: Fields, kinds: dict[str, str], word: object) -> str:
+    if not isinstance(word, str) or word not in kinds:
         known = ", ".join(sorted(kinds))
         raise ContradictoryWorkload(
             f"layer_types holds {word!r}, which this model type has no law for; known: {known}",

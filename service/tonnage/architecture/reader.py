@@ -10,7 +10,7 @@ from tonnage.architecture.composition import Reading
 from tonnage.architecture.counts import active_parameters, count_by_component
 from tonnage.architecture.fields import Fields
 from tonnage.architecture.generic import generic_table, unknown_fields
-from tonnage.architecture.gguf_header import config_of, content_key, probably_tied, stored_format
+from tonnage.architecture.gguf_header import config_of, content_key, header_content, probably_tied, stored_format
 from tonnage.architecture.prediction import prediction_layers, prediction_tensors
 from tonnage.architecture.published import Comparison, best_reading, quantization_of
 from tonnage.architecture.tables import tables
@@ -53,19 +53,12 @@ def read_config(
         MissingFact: Keys without which the architecture is not defined; `pointer` is /model/config/<key>.
         ContradictoryWorkload: Values that cannot be, such as a layer list of the wrong length.
     """
-    key = _content_key(config, id, revision, parameters, source, trust)
+    key = content_key(config, id, revision, parameters, source, trust)
     model = _kept.get(key)
     if model is None:
         model = msgspec.structs.replace(_read(config, parameters), id=id, revision=revision, source=source)
         model = _keep(key, model if trust is None else msgspec.structs.replace(model, trust=trust))
     return model
-
-
-def _content_key(*content: Any) -> bytes:
-    try:
-        return msgspec.msgpack.encode(content)
-    except (OverflowError, TypeError):  # a number beyond 64 bits or a type JSON does not know: read, then refused
-        return repr(content).encode()
 
 
 def _keep(key: bytes, model: Model) -> Model:
@@ -182,7 +175,7 @@ def read_gguf(
         MissingFact: Keys without which the architecture is not defined; `pointer` is /model/gguf/<key>.
         Unsupported: A general.architecture that is not known.
     """
-    key = content_key(metadata) + msgspec.msgpack.encode((id, parameters))
+    key = content_key(header_content(metadata), id, parameters)
     model = _kept.get(key)
     if model is None:
         model = _keep(key, msgspec.structs.replace(_read_gguf(metadata, parameters), id=id, source="GGUF header"))

@@ -39,13 +39,16 @@ def duration_hours(duration: float | str) -> Decimal:
 
     Returns:
         Length. [hours]
+
+    Raises:
+        ValueError: It is neither.
     """
     if not isinstance(duration, str):
         return Decimal(str(duration))
     match = _DURATION.fullmatch(duration)
-    if match is None:
+    unit = "" if match is None else match[2] if len(match[2]) == 1 else match[2].removesuffix("s")
+    if match is None or unit not in HOURS:
         raise ValueError(f"{duration!r} is not a duration: write hours or text such as '3 days'")
-    unit = match[2] if len(match[2]) == 1 else match[2].removesuffix("s")
     return Decimal(match[1]) * HOURS[unit]
 
 
