@@ -150,3 +150,29 @@ def test_other_content_types_and_encodings_are_a_415(kind: bytes | None, encodin
         require_json(kind, encoding)
 
     assert 415 == caught.value.kind.status
+
+
+@pytest.mark.parametrize(
+    ("body", "meant"),
+    [
+        (b'{"model": "a", "serving": {"engine": "llama.cpp", "ctx_size": 5}}', ["max_model_len"]),
+        (b'{"model": "a", "serving": {"engine": "vllm", "max_running_requests": 5}}', ["max_num_seqs"]),
+        (b'{"model": "a", "placement": {"gpu": "h100", "count": 2}}', ["tensor_parallel_size"]),
+    ],
+)
+def test_the_word_of_another_tool_names_our_field(body: bytes, meant: list[str]) -> None:
+    assert meant == refused(body).errors[0].did_you_mean
+
+
+def test_the_field_of_another_engine_is_told_from_a_slip() -> None:
+    error = refused(b'{"model": "a", "serving": {"engine": "vllm", "batch_size": 5}}').errors[0]
+
+    assert (
+        "unknown field 'batch_size' of vllm: it is one of mlx, transformers; did you mean max_num_seqs?" == error.detail
+    )
+
+
+def test_a_field_in_the_wrong_part_of_the_card_is_told_its_place() -> None:
+    error = refused(b'{"model": "a", "serving": {"engine": "vllm", "tensor_parallel_size": 2}}').errors[0]
+
+    assert error.detail.startswith("unknown field 'tensor_parallel_size': it stands in 'placement'")

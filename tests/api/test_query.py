@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage.api.problems import ProblemError
-from tonnage.api.query import QueryReader, parameters
+from tonnage.api.query import QueryReader, parameters, value_of
 from tonnage.spec.card import KvTypes, ModelCard, SizingCard, Training, Vllm
 
 read = QueryReader(SizingCard)
@@ -105,7 +105,7 @@ def test_a_field_of_both_kinds_follows_the_kind_of_the_card() -> None:
         (b"model=a&engine=vllm&gpu_memory_utilization=nan", "/gpu_memory_utilization"),
         (b"model=a&engine=vllm&gpu_memory_utilization=1.5", "/serving/gpu_memory_utilization"),
         (b"model=a&engine=vllm&enforce_eager=yes", "/enforce_eager"),
-        (b"model=a&engine=vllm&method=lora", ""),
+        (b"model=a&engine=vllm&method=lora", "/method"),
         (b"model=a&reserve=5&reserve.fraction=0.1", "/reserve.fraction"),
         (b"model=%FF", ""),
         (b"model=a%0A", "/model"),
@@ -134,3 +134,10 @@ def test_any_query_is_read_or_refused(query: bytes) -> None:
 @given(st.lists(st.tuples(st.sampled_from(sorted(read.names)), st.text(max_size=12)), max_size=8))
 def test_any_values_of_known_names_are_read_or_refused(given_pairs: list[tuple[str, str]]) -> None:
     assert outcome(lambda: read(dict(given_pairs))) in (200, 422)
+
+
+def test_a_length_with_a_letter_behind_it_is_shown_spelled_out() -> None:
+    with pytest.raises(ProblemError) as refused:
+        value_of(int, "8k", "max_model_len")
+
+    assert refused.value.detail.endswith("not '8k': write 8192 or 8000")

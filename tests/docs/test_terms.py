@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from msgspec.inspect import multi_type_info
 
+from tonnage.api.near_names import near
 from tonnage.spec import card
 from tonnage.spec.fit import FitRequest, OfferScope, Requirements
 
@@ -50,3 +51,12 @@ def test_every_amount_of_the_card_has_its_unit(page):
         for ending, expected in {"_bytes": "bytes", "_tokens": "tokens", "_fraction": "fraction"}.items():
             if name.endswith(ending):
                 assert (name, expected) == (name, given)
+
+
+def test_the_other_names_of_a_term_lead_to_it_when_somebody_writes_them(page):
+    rows = [line.strip("|").split(" | ") for line in page["Fields of the card"].splitlines() if line.startswith("| `")]
+    written = [(row[0].strip(" `"), name) for row in rows for name in re.findall(r"`([^`]+)`", row[-1])]
+
+    assert [] == [
+        (field, name) for field, name in written if field not in near(name, [field]) and near(name, fields(CARD)) == []
+    ]

@@ -5,7 +5,6 @@ Strings are never numbers, unknown fields are refused, an integral float is an i
 happy path is one call of msgspec; everything that explains a refusal happens only once something is wrong.
 """
 
-import difflib
 import re
 import types
 import typing
@@ -15,7 +14,9 @@ from typing import Any, Generic, TypeVar, get_args, get_origin
 import msgspec
 from msgspec import Struct
 
+from tonnage.api.near_names import near
 from tonnage.api.problems import INVALID, MALFORMED, UNSUPPORTED_MEDIA_TYPE, FieldError, ProblemError
+from tonnage.spec.fit import DATE_PATTERN, DURATION_PATTERN, MONEY_PATTERN, RATE_PATTERN
 from tonnage.units import SIZE_PATTERN, parse_size
 
 T = TypeVar("T")
@@ -32,6 +33,16 @@ _MISSING_FIELD = re.compile(r"^Object missing required field `(.*)`$", re.DOTALL
 _BAD_ENUM = re.compile(r"^Invalid (?:enum )?value '(.*)'$", re.DOTALL)
 
 _NOT_A_SIZE = f"Expected `str` matching regex {SIZE_PATTERN!r}"
+_FORMS = {
+    f"Expected `str` matching regex {pattern!r}": words
+    for pattern, words in {
+        MONEY_PATTERN: "an amount with its currency, such as '500 USD'",
+        DURATION_PATTERN: "hours as a number, or a length such as '3 days' or '2 weeks'",
+        RATE_PATTERN: "bytes per second, or a rate such as '2 TB/s'",
+        DATE_PATTERN: "a date such as '2026-09-01'",
+    }.items()
+}
+"""What a text with a form of its own should have looked like, by msgspec's complaint."""
 
 _FREE_FORM = frozenset({"config", "gguf"})
 """Fields that hold another tool's JSON verbatim: floats stay floats there."""
@@ -162,16 +173,18 @@ def explained(error: Exception, struct: Any, value: Any = None) -> ProblemError:
     close: list[str] = []
     if detail == _NOT_A_SIZE:
         detail = _size_complaint(value, steps)
+    elif detail in _FORMS:
+        detail = f"{str(_at(value, steps))[:80]!r} is not {_FORMS[detail]}"
     elif wrong:
-        close = _near(wrong[1], field_names(struct, steps))
-        detail = f"unknown field {wrong[1]!r}"
+        close = near(wrong[1], field_names(struct, steps, value))
+        detail = f"unknown field {wrong[1]!r}{_elsewhere(wrong[1], struct, steps, value)}"
         steps = [*steps, wrong[1]]
     elif missing:
         detail = f"required field {missing[1]!r} is missing"
         steps = [*steps, missing[1]]
     elif enum:
         known = choices(struct, steps)
-        close = _near(enum[1], known)
+        close = near(enum[1], known)
         detail = f"{enum[1]!r} is not one of {', '.join(known)}"
     if close:
         detail += f"; did you mean {', '.join(close)}?"
@@ -182,12 +195,12 @@ def explained(error: Exception, struct: Any, value: Any = None) -> ProblemError:
 
 def _size_complaint(value: Any, steps: Sequence[str]) -> str:
     """What is wrong with a size: no unit, or one that could mean either prefix."""
-    for step in steps:
-        value = value.get(step) if isinstance(value, dict) else value[int(step)] if isinstance(value, list) else None
+    value = _at(value, steps)
     try:
         return f"a size needs its unit, such as '6 GiB' or '24 GB': {parse_size(str(value)[:80])} has none"
     except ValueError as error:
-        return str(error)
+        share = ", or {'fraction': 0.1} for a part" if str(value).endswith("%") and steps == ["reserve"] else ""
+        return f"{error}{share}"
 
 
 def escape(step: str) -> str:
@@ -195,15 +208,46 @@ def escape(step: str) -> str:
     return step.replace("~", "~0").replace("/", "~1")
 
 
-def _near(name: str, known: Sequence[str]) -> list[str]:
-    return difflib.get_close_matches(name, known, n=3, cutoff=0.6)
+def _at(value: Any, steps: Sequence[str]) -> Any:
+    """What a body holds at a path, None where it holds nothing."""
+    for step in steps:
+        if isinstance(value, dict):
+            value = value.get(step)
+        else:
+            value = (
+                value[int(step)] if isinstance(value, list) and step.isdecimal() and int(step) < len(value) else None
+            )
+    return value
 
 
-def field_names(struct: Any, steps: Sequence[str]) -> list[str]:
-    """Fields of the Structs that may stand at a path."""
-    found = {f.encode_name for s in _structs_at(struct, steps) for f in msgspec.structs.fields(s)}
-    tags = {s.__struct_config__.tag_field for s in _structs_at(struct, steps)}
-    return sorted(found | {tag for tag in tags if tag is not None})
+def _elsewhere(name: str, struct: Any, steps: Sequence[str], value: Any) -> str:
+    """Whose field an unknown name is: that of another engine, or of another part of the card."""
+    tags = {s.__struct_config__.tag for s in _structs_at(struct, steps) if name in _own_fields(s)}
+    given = _tag_of(_at(value, steps), _structs_at(struct, steps))
+    if tags and given:
+        return f" of {given}: it is one of {', '.join(sorted(map(str, tags)))}"
+    homes = [part.encode_name for part in msgspec.structs.fields(struct) if steps[:1] != [part.encode_name]]
+    found = [home for home in homes if name in field_names(struct, [home])]
+    return f": it stands in {' or '.join(map(repr, found))}" if found and len(steps) < 2 else ""
+
+
+def _tag_of(value: Any, structs: Sequence[type[Struct]]) -> str | None:
+    """Tag that an object of a tagged union carries, where it is one of them."""
+    fields = {s.__struct_config__.tag: s.__struct_config__.tag_field for s in structs}
+    return next((str(tag) for tag, field in fields.items() if field and _at(value, [field]) == tag), None)
+
+
+def _own_fields(struct: type[Struct]) -> set[str]:
+    return {field.encode_name for field in msgspec.structs.fields(struct)}
+
+
+def field_names(struct: Any, steps: Sequence[str], value: Any = None) -> list[str]:
+    """Fields of the Structs that may stand at a path, of the one that a body's tag chooses where it has one."""
+    structs = _structs_at(struct, steps)
+    chosen = _tag_of(_at(value, steps), structs)
+    fitting = [s for s in structs if chosen is None or s.__struct_config__.tag == chosen]
+    tags = {s.__struct_config__.tag_field for s in fitting}
+    return sorted({name for s in fitting for name in _own_fields(s)} | {tag for tag in tags if tag is not None})
 
 
 def choices(struct: Any, steps: Sequence[str]) -> list[str]:

@@ -6,12 +6,12 @@ A parameter is a field's own name where only one field has it (`max_model_len`, 
 one for training. Lists are comma-separated. Unknown and repeated parameters are refused.
 """
 
-import difflib
 import math
 import re
 import types
 import typing
 from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
 from functools import cached_property
 from typing import Any, Generic, NamedTuple, TypeVar, get_args, get_origin
 from urllib.parse import unquote_plus
@@ -20,6 +20,7 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from tonnage.api.decoding import explained, whole
+from tonnage.api.near_names import near
 from tonnage.api.problems import INVALID, FieldError, ProblemError
 
 T = TypeVar("T")
@@ -28,6 +29,8 @@ Path = tuple[str, ...]
 
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,30})", re.ASCII)
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,30})(?:\.[0-9]{1,30})?(?:[eE][+-]?[0-9]{1,3})?", re.ASCII)
+_ABBREVIATED = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?) ?([kKmMbB%])", re.ASCII)
+_POWERS = {"k": 3, "m": 6, "b": 9, "%": -2}
 _MAX_PARAMETERS = 200
 _MAX_TEXT = 2000
 """Longest text a parameter holds. [characters]"""
@@ -85,7 +88,7 @@ def refuse_parameters(given: Iterable[str], known: Sequence[str] = ()) -> None:
 
 def unknown(name: str, known: Iterable[str]) -> ProblemError:
     """The 422 for one unknown parameter, with near names."""
-    close = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
+    close = near(name, list(known))
     hint = f"; did you mean {', '.join(close)}?" if close else ""
     return refusal(name, f"unknown query parameter {name!r}{hint}", close)
 
@@ -125,6 +128,11 @@ class QueryReader(Generic[T]):
         if "engine" not in document.get("serving", {"engine": ""}):
             orphan = next(name for name in given if self._leaf(name, "serving").path[0] == "serving")
             raise refusal("engine", f"{orphan!r} is a setting of an engine: add engine=vllm or another")
+        if document.keys() >= set(_WORKLOADS):
+            one, other = (next(n for n in given if self._leaf(n, w).path[0] == w) for w in _WORKLOADS)
+            raise refusal(
+                other, f"{one!r} is a setting of serving, {other!r} one of training: a card is for one of them"
+            )
         try:
             return msgspec.convert(document, self.struct)
         except msgspec.ValidationError as error:
@@ -323,4 +331,16 @@ def value_of(kind: Any, text: str, name: str) -> Any:
         return text
     expected = {int: "a whole number", float: "a number", bool: "true or false"}
     wanted = " or ".join(words for part, words in expected.items() if part in bare)
-    raise refusal(name, f"{name!r} must be {wanted}, not {text[:80]!r}")
+    raise refusal(name, f"{name!r} must be {wanted}, not {text[:80]!r}{_spelled_out(text)}")
+
+
+def _spelled_out(text: str) -> str:
+    """How a number with a letter behind it is written here, such as 7B or 95%."""
+    found = _ABBREVIATED.fullmatch(text.strip())
+    if not found:
+        return ""
+    number, letter = Decimal(found[1]), found[2].lower()
+    plain = [f"{number.scaleb(_POWERS[letter]).normalize():f}"]
+    if letter == "k":
+        plain.insert(0, f"{(number * 1024).normalize():f}")
+    return f": write {' or '.join(plain)}"
