@@ -80,6 +80,38 @@ FAMILIES = {
         num_experts_per_tok=10, shared_expert_intermediate_size=512, linear_num_key_heads=16, linear_num_value_heads=32, linear_key_head_dim=128,
         linear_value_head_dim=128, linear_conv_kernel_dim=4,
     ),
+    "qwen1.5-moe": decoder(
+        "qwen2_moe", 2048, 5632, 2, 16, 16, 151936, moe_intermediate_size=1408, num_experts=60, num_experts_per_tok=4,
+        shared_expert_intermediate_size=5632,
+    ),
+    "olmoe-7b": decoder("olmoe", 2048, 1024, 2, 16, 16, 50304, num_experts=64, num_experts_per_tok=8),
+    "glm4.5-air": decoder(
+        "glm4_moe", 4096, 10944, 2, 96, 8, 151552, head_dim=128, moe_intermediate_size=1408, n_routed_experts=32,
+        n_shared_experts=1, num_experts_per_tok=8, first_k_dense_replace=1, attention_bias=True, partial_rotary_factor=0.5,
+    ),
+    "gpt-j-6b": {
+        "model_type": "gptj", "n_embd": 4096, "n_layer": 4, "n_head": 16, "rotary_dim": 64, "vocab_size": 50400, "n_positions": 2048,
+        "attn_pdrop": 0.0, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "activation_function": "gelu_new",
+    },
+    "starcoderbase": {
+        "model_type": "gpt_bigcode", "n_embd": 2048, "n_layer": 4, "n_head": 16, "n_inner": 8192, "vocab_size": 49152, "n_positions": 8192,
+        "multi_query": True, "attn_pdrop": 0.1, "resid_pdrop": 0.1, "embd_pdrop": 0.1, "activation_function": "gelu_pytorch_tanh",
+    },
+    "nemotron-4b": decoder("nemotron", 3072, 9216, 4, 24, 8, 256000, head_dim=128, partial_rotary_factor=0.5, hidden_act="relu2"),
+    "exaone4-1b": decoder("exaone4", 2048, 4096, 4, 32, 8, 102400, head_dim=64, sliding_window=None, tie_word_embeddings=True),
+    "ernie4.5-0.3b": decoder("ernie4_5", 1024, 3072, 4, 16, 2, 103424, head_dim=128, tie_word_embeddings=True),
+    "helium-2b": decoder("helium", 2560, 7040, 4, 20, 20, 48000, head_dim=128),
+    "arcee-4.5b": decoder("arcee", 2560, 18432, 4, 20, 4, 128004, head_dim=128),
+    "granitemoe-1b": decoder(
+        "granitemoe", 1024, 512, 2, 16, 8, 49155, num_local_experts=32, num_experts_per_tok=8, tie_word_embeddings=True,
+    ),
+    "hunyuan-1.8b": decoder("hunyuan_v1_dense", 2048, 6144, 4, 16, 4, 120818, head_dim=128, tie_word_embeddings=True),
+    "apertus-8b": decoder("apertus", 4096, 21504, 4, 32, 8, 131072),
+    "dots1": decoder(
+        "dots1", 4096, 10944, 2, 32, 32, 152064, head_dim=128, moe_intermediate_size=1408, n_routed_experts=32, n_shared_experts=2,
+        num_experts_per_tok=6, first_k_dense_replace=1,
+    ),
+    "lfm2-1.2b": decoder("lfm2", 2048, 12288, 4, 32, 8, 65536, layer_types=["conv", "conv", "full_attention", "conv"]),
     "mamba2": {"model_type": "mamba2", "hidden_size": 2560, "num_hidden_layers": 4, "num_heads": 80, "head_dim": 64, "vocab_size": 50288},
 }  # fmt: skip
 
@@ -91,6 +123,10 @@ TARGETS = {
     "gpt2": ["c_attn", "c_proj", "c_fc"], "gpt2-xl": ["c_attn"],
     "pythia-6.9b": ["query_key_value", "dense", "dense_h_to_4h", "dense_4h_to_h"],
     "opt-1.3b": ["q_proj", "v_proj"],
+    "gpt-j-6b": [*ATTENTION[:3], "out_proj", "fc_in", "fc_out"], "starcoderbase": ["c_attn", "c_proj", "c_fc"],
+    "lfm2-1.2b": ["q_proj", "k_proj", "v_proj", "out_proj", "w1", "w2", "w3"],
+    **dict.fromkeys(("qwen1.5-moe", "olmoe-7b", "glm4.5-air", "granitemoe-1b", "dots1"), ATTENTION),
+    **dict.fromkeys(("nemotron-4b", "arcee-4.5b", "apertus-8b"), [*ATTENTION, "up_proj", "down_proj"]),
     "falcon-7b": ["query_key_value", "dense", "dense_h_to_4h", "dense_4h_to_h"],
     "bloom-7b1": ["query_key_value"],
     "qwen3-30b-a3b": ATTENTION, "mixtral-8x7b": ATTENTION, "gpt-oss-20b": ATTENTION,
@@ -108,7 +144,7 @@ FULL = {
 CHECKPOINTED = {"gradient_checkpointing": "full"}
 
 
-EAGER_ONLY = {"gemma2-2b"}
+EAGER_ONLY = {"gemma2-2b", "bloom-7b1", "gpt-oss-20b"}
 """Families whose classes refuse scaled_dot_product_attention."""
 
 
@@ -176,6 +212,15 @@ MIXTURES = [
     for more in ({}, CHECKPOINTED, {"lora": {}}, {"lora": {}} | CHECKPOINTED)
 ]
 
+BLIND = [
+    run(family, 2, 1280, **more)
+    for family in (
+        "qwen1.5-moe", "olmoe-7b", "glm4.5-air", "gpt-j-6b", "starcoderbase", "nemotron-4b", "exaone4-1b", "ernie4.5-0.3b",
+        "helium-2b", "arcee-4.5b", "granitemoe-1b", "hunyuan-1.8b", "apertus-8b", "dots1", "lfm2-1.2b",
+    )
+    for more in ({}, {"lora": {"dropout": 0.05}} | CHECKPOINTED, AUTOCAST | CHECKPOINTED)
+]  # fmt: skip
+
 DEEP = [
     run("llama-3.1-8b", 1, 4096, layers=32, **CHECKPOINTED),
     run("llama-3.1-8b", 1, 2048, layers=32, lora={}),
@@ -208,4 +253,4 @@ ODDS = [
     ),
 ]
 
-RUNS = [*DEEP[:2], *CORE, *ODDS, *BREADTH, *MIXTURES, *LONG, *DEEP[2:]]
+RUNS = [*DEEP[:2], *CORE, *ODDS, *BREADTH, *MIXTURES, *LONG, *DEEP[2:], *BLIND]

@@ -43,7 +43,7 @@ def whole_share(*, allocated: int, ratio_percent: int) -> int:
 
     Source:
         measured: tests/measured/training.json#titan-8b-8h100-0 (1.06), #tt-l31-70b-lora-8a100 (1.08), two GPUs or offload
-        1.2, FSDP1 with offload 1.3, ZeRO-3 1.2
+        1.2, FSDP1 with offload 1.4, ZeRO-3 1.2
     """
     return allocated * (ratio_percent - 100) // 100
 

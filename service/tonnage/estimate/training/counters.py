@@ -46,7 +46,7 @@ def _sharded_ratio(settings: Settings) -> Ratio | None:
         return Ratio(120, 105, 135, True, "ZeRO-3 gathers and frees parameters")
     if settings.sharding in FSDP:
         if offloaded and settings.release.fsdp == "fsdp1":
-            return Ratio(130, 110, 150, True, "FSDP1 with offload")
+            return Ratio(140, 115, 165, True, "FSDP1 with offload")
         if offloaded or settings.shards <= 2:
             return Ratio(120, 103, 140, True, "units gathered on few ranks, or from the host")
         measured = round(100 * settings.release.reserved_ratio) or 110

@@ -23,6 +23,8 @@ class Block:
         self.tape = tape
         self.layer = layer
         self.hidden = model.hidden_size
+        self.norm_kind = norm_kind(layer, model)
+        self.rotates_wide = model.model_type in _WIDE
         self.recipe = recipe
         self.drops_stream = _any_positive(model, _STREAM_DROPOUTS)
         self.drops_scores = _any_positive(model, _SCORE_DROPOUTS)
@@ -95,7 +97,7 @@ class Block:
     def norm(self, x: Tensor, name: str, *, elements: int = 0, rows: int = 1) -> Tensor:
         """The layer's kind of norm over its hidden size, or over `elements` in `rows` rows per token."""
         weight = self.weight(f"norm{name}", elements or self.hidden, element_bytes=self.recipe.norm_bytes)
-        return normalised(self.tape, x, weight, kind=self.layer.norm_kind, fused=self.recipe.norm == "fused", rows=rows)
+        return normalised(self.tape, x, weight, kind=self.norm_kind, fused=self.recipe.norm == "fused", rows=rows)
 
     def project(self, x: Tensor, role: str, out: int) -> Tensor:
         """A linear with the adapter it may carry."""
@@ -241,8 +243,18 @@ class Block:
         if attention.rope_concat:
             turned = attention.rotary_dim / attention.head_dim
             return self._rotated_part(q, turned), self._rotated_part(k, turned)
+        if self.rotates_wide:
+            return self._rotated_wide(q, k)
         rotated = self._rotate(q)
         return rotated, self._rotate(k)
+
+    def _rotated_wide(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        """Cohere rotates in fp32."""
+        tape, kept = self.tape, q.element_bytes
+        q, k = op.cast(tape, q, 4), op.cast(tape, k, 4)
+        q, k = self._rotate(q), self._rotate(k)
+        q = op.cast(tape, q, kept)
+        return q, op.cast(tape, k, kept)
 
     def _rotated_part(self, x: Tensor, fraction: float) -> Tensor:
         turned = int(_width(x) * fraction)
@@ -434,6 +446,8 @@ def normalised(tape: Tape, x: Tensor, weight: Parameter, *, kind: str, fused: bo
     """RMSNorm in Python or one kernel, Gemma's and OLMo's in fp32, LayerNorm with or without weight."""
     if kind == "layer":
         return op.layer_norm(tape, x, weight)
+    if kind == "layer_fp32":
+        return _layer_norm_in_python(tape, x, weight)
     if kind == "none":
         kept = x.element_bytes
         return op.cast(tape, op.layer_norm(tape, op.cast(tape, x, 4), None), kept)
@@ -447,6 +461,21 @@ def normalised(tape: Tape, x: Tensor, weight: Parameter, *, kind: str, fused: bo
     return op.weighted(tape, op.cast(tape, h, kept), weight)
 
 
+def norm_kind(layer: Layer, model: Model) -> str:
+    """The layer's kind of norm; Cohere writes its LayerNorm in Python."""
+    return "layer_fp32" if model.model_type in _WIDE and layer.norm_kind == "layer" else layer.norm_kind
+
+
+def _layer_norm_in_python(tape: Tape, x: Tensor, weight: Parameter) -> Tensor:
+    kept = x.element_bytes
+    h = op.cast(tape, x, 4)
+    average = op.mean(tape, h)
+    variance = op.mean(tape, op.power(tape, op.minus(tape, h, average)))
+    h = op.multiply(tape, op.minus(tape, h, average), op.from_result(tape, op.shift(tape, variance)))
+    return op.cast(tape, op.weighted(tape, h, weight, derived=True), kept)
+
+
+_WIDE = frozenset({"cohere", "cohere2", "cohere2_moe"})
 _FUSED_EXPERTS = {"expert_gate_up": ("expert_gate", "expert_up")}
 _STREAM_DROPOUTS = ("resid_pdrop", "residual_dropout", "hidden_dropout", "dropout", "hidden_dropout_prob")
 _SCORE_DROPOUTS = ("attn_pdrop", "attention_dropout", "attention_probs_dropout_prob")

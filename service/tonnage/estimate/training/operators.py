@@ -81,6 +81,12 @@ def add(tape: Tape, a: Tensor, b: Tensor) -> Tensor:
     return tape.new(elements, width, tape.node([a, b], outs))
 
 
+def minus(tape: Tape, x: Tensor, per_row: Tensor) -> Tensor:
+    """A number per row taken off: its gradient is made at full size and summed."""
+    node = tape.node([x, per_row], [PASS, Out(x.form, per_row.form)])
+    return tape.new(x.elements, x.element_bytes, node)
+
+
 def shift(tape: Tape, x: Tensor) -> Tensor:
     """A constant or a mask without gradient added."""
     return tape.new(x.elements, x.element_bytes, tape.node([x], [PASS]))

@@ -4,7 +4,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tonnage.estimate.training import operators as op
-from tonnage.estimate.training.eager import Block, normalised
+from tonnage.estimate.training.eager import Block, norm_kind, normalised
+from tonnage.estimate.training.falcon import FalconBlock
 from tonnage.estimate.training.lit import LitBlock
 from tonnage.estimate.training.per_model import per_model
 from tonnage.estimate.training.recipe import Recipe
@@ -136,6 +137,13 @@ def _part(segment: Segment) -> Part:
     return Part(segment.net, undominated(segment.points))
 
 
+def _code(model: Model, recipe: Recipe) -> type[Block]:
+    """Whose layer it is."""
+    if recipe.code == "litgpt" and not recipe.scales:
+        return LitBlock
+    return FalconBlock if model.model_type == "falcon" else Block
+
+
 class _Run:
     """One forward and backward pass with one layer of each kind."""
 
@@ -144,7 +152,7 @@ class _Run:
         self.model = model
         self.recipe = recipe
         self.layers = layers
-        kind = LitBlock if recipe.code == "litgpt" and not recipe.scales else Block
+        kind = _code(model, recipe)
         self.blocks = [kind(tape, layer, model, recipe) for layer in layers]
         self.masks: list[Tensor] = []
         self.loss: Tensor | None = None
@@ -211,7 +219,7 @@ class _Run:
     def _last_norm(self, x: Tensor) -> Tensor:
         recipe = self.recipe
         weight = Parameter(self.model.hidden_size, recipe.norm_bytes, recipe.trains)
-        kind = self.layers[-1].norm_kind
+        kind = norm_kind(self.layers[-1], self.model)
         return normalised(self.tape, x, weight, kind=kind, fused=recipe.norm == "fused")
 
     def _head_and_loss(self, h: Tensor) -> Tensor:

@@ -38,6 +38,8 @@ class Recipe(Struct, frozen=True, kw_only=True):
     saved_modules: frozenset[str] = frozenset()
     """Roles trained in full beside adapters: embed, head."""
     attention: Literal["flash", "masked", "eager"] = "flash"
+    kernel: Literal["flash", "sdpa"] = "flash"
+    """Which library's kernels: PyTorch's own have conditions that flash-attn has not."""
     masks_windows: bool = False
     """Sliding windows shorter than the sequence need a mask (scaled_dot_product_attention)."""
     single: bool = True

@@ -52,6 +52,7 @@ def recipe_of(settings: Settings, model: Model, form: WeightFormat, objective: O
         dora=settings.method == "dora",
         saved_modules=settings.saved_modules,
         attention=_attention(settings),
+        kernel="sdpa" if settings.attention == "sdpa" else "flash",
         masks_windows=_masks_windows(settings, model),
         single=settings.micro_batch_size == 1,
         norm=settings.release.norm,
