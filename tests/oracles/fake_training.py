@@ -8,7 +8,8 @@ first one lacks the optimizer states.
 
 Run it in an environment of its own (requirements/oracle.in); nothing else in the project needs torch:
 
-    python tests/oracles/fake_training.py record            # all of training_matrix.py into training_runs.json
+    python tests/oracles/fake_training.py record build/runs.jsonl     # what of training_matrix.py is not there yet
+    python tests/oracles/fake_training.py compact build/runs.jsonl    # into training_runs.json
     python tests/oracles/fake_training.py run '{"config": {...}, "training": {...}}'
 
 What a CPU build of torch does differently from a CUDA build is mended below, each with its reason. Not seen at all:
@@ -483,8 +484,48 @@ def forked(run):
     return json.loads(text or '{"error": "the process died"}')
 
 
+USUAL = {
+    "method": "full", "weight_dtype": "bf16", "compute_dtype": "bf16", "optimizer": "adamw", "optimizer_implementation": "fused",
+}  # fmt: skip
+"""Left out of training_runs.json."""
+
+
+def compact(path):
+    """The recorded runs with their figures, configs once each. [bytes]"""
+    import transformers
+
+    configs, names, runs = {}, {}, []
+    for line in path.read_text().splitlines():
+        run, result = json.loads(line)["run"], json.loads(line)["result"]
+        if "error" in result:
+            continue
+        text = json.dumps(run["config"], sort_keys=True)
+        if text not in names:
+            names[text] = run["family"] if run["family"] not in configs else f"{run['family']}, other depth"
+            configs[names[text]] = run["config"]
+        flags = {k: v for k, v in run.items() if k not in ("family", "config", "training")}
+        training = {k: v for k, v in run["training"].items() if USUAL.get(k) != v}
+        figures = [result["trainable"], *result["peak_by_phase"].values(), result["peak_reserved"]]
+        runs.append({"model": names[text], "training": training} | flags | {"figures": figures})
+    about = {
+        "source": "tests/oracles/fake_training.py; figures: trainable parameters, peaks of forward, backward, optimizer step, reserved",
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "usual": USUAL,
+    }
+    lines = ["{", *(f"{json.dumps(k)}: {json.dumps(v)}," for k, v in about.items()), '"configs": {']
+    lines.append(",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in configs.items()))
+    lines.append('},\n"runs": [')
+    lines.append(",\n".join(json.dumps(run, separators=(",", ":")) for run in runs))
+    lines.append("]}")
+    (HERE / "training_runs.json").write_text("\n".join(lines) + "\n")
+
+
 if __name__ == "__main__":
-    if sys.argv[1] == "run":
-        print(json.dumps(measure(json.loads(sys.argv[2]))))
-    else:
-        record(Path(sys.argv[2]) if len(sys.argv) > 2 else HERE / "training_runs.jsonl")
+    match sys.argv[1:]:
+        case ["run", text]:
+            print(json.dumps(measure(json.loads(text))))
+        case ["record", path]:
+            record(Path(path))
+        case ["compact", path]:
+            compact(Path(path))

@@ -24,6 +24,7 @@ class Block:
         self.layer = layer
         self.hidden = model.hidden_size
         self.norm_kind = norm_kind(layer, model)
+        self.narrow_softmax = model.model_type == "gpt2"
         self.rotates_wide = model.model_type in _WIDE
         self.recipe = recipe
         self.drops_stream = _any_positive(model, _STREAM_DROPOUTS)
@@ -312,7 +313,7 @@ class Block:
             weights = op.from_result(tape, weights)
             weights = op.scale(tape, weights)
         weights = op.shift(tape, weights)
-        width = q.element_bytes if attention.rotary == "learned" and attention.fused_qkv else 4
+        width = q.element_bytes if self.narrow_softmax else 4
         weights = op.cast(tape, op.softmax(tape, weights, element_bytes=width), q.element_bytes)
         weights = op.dropout(tape, weights, active=self.drops_scores)
         rows = v if copies > 1 or self.recipe.single else op.copy(tape, v)

@@ -21,7 +21,7 @@ from tonnage.estimate.training.recipes import closed_form, recipe_of
 from tonnage.estimate.training.settings import Settings, settings
 from tonnage.estimate.training.sharding import Held, held
 from tonnage.estimate.training.sizes import Rank, ranks_of
-from tonnage.estimate.training.states import loaded_format
+from tonnage.estimate.training.states import causal_masks, loaded_format
 from tonnage.estimate.training.step import Batch, Moment, highest
 from tonnage.estimate.training.usual import usual_model
 from tonnage.laws import optimizer as optimizer_laws
@@ -275,6 +275,8 @@ def _resident(whole: _Job, holds: Held) -> tuple[MemoryItem, ...]:
     model, form = workload.model, workload.weight_format
     detail = f"{form.id}, {whole.settings.sharding}"
     found = [item("weights", holds.weights, "laws.weights", model.source, detail=detail, basis="exact")]
+    if masks := causal_masks(model):
+        found.append(item("buffers", masks, "estimate.training.states.causal_masks", "transformers gpt_bigcode"))
     if holds.adapters:
         found.append(item("adapters", holds.adapters, "laws.adapters.lora", "arXiv:2106.09685", basis="exact"))
     if holds.master:

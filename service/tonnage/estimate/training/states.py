@@ -53,6 +53,16 @@ def base_weights(workload: Workload, settings: Settings) -> tuple[StageWeights, 
     )
 
 
+def causal_masks(model: Model) -> int:
+    """
+    Masks of all positions that a model keeps as buffers: one byte per pair. [bytes]
+
+    Source:
+        huggingface/transformers@v5.24.0 src/transformers/models/gpt_bigcode/modeling_gpt_bigcode.py (self.bias)
+    """
+    return model.max_position_embeddings**2 if model.model_type == "gpt_bigcode" else 0
+
+
 def _rules(settings: Settings) -> WeightRules:
     if settings.release.unties_head:
         return _UNTIED_RULES
