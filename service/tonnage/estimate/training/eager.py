@@ -12,6 +12,7 @@ Source:
 from tonnage.estimate.training import operators as op
 from tonnage.estimate.training.latent import latent_queries_keys_values
 from tonnage.estimate.training.recipe import Recipe
+from tonnage.estimate.training.recurrent import recurrent_mix
 from tonnage.estimate.training.tape import Out, Parameter, Tape, Tensor, constant, gradient, per_token
 from tonnage.spec.model import Attention, Layer, Mlp, Model, Moe
 
@@ -40,6 +41,8 @@ class Block:
         return self._sequential(x)
 
     def _sequential(self, x: Tensor) -> Tensor:
+        if self.layer.attention is None and self.layer.recurrent is None:
+            return self._fed(x, wrapped=False)
         wrapped = self.layer.norms >= 4
         residual = x
         h = self.norm(x, "1")
@@ -48,15 +51,21 @@ class Block:
         if wrapped:
             h = self.norm(h, "2")
         h = op.add(self.tape, residual, h)
-        residual = h
+        if self.layer.mlp is not None or self.layer.moe is not None:
+            del residual
+            h = self._fed(h, wrapped=wrapped)
+        del weights
+        return h
+
+    def _fed(self, x: Tensor, *, wrapped: bool) -> Tensor:
+        residual = h = x
+        del x
         h = self.norm(h, "3")
         h = self.feed(h)
         h = op.dropout(self.tape, h, active=self.drops_stream)
         if wrapped:
             h = self.norm(h, "4")
-        h = op.add(self.tape, residual, h)
-        del weights
-        return h
+        return op.add(self.tape, residual, h)
 
     def _normed_after(self, x: Tensor) -> Tensor:
         residual = x
@@ -199,9 +208,18 @@ class Block:
 
     def mix(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
         """The layer's attention, with the attention matrix where the eager path returns it."""
-        attention = self.layer.attention
+        attention, recurrent = self.layer.attention, self.layer.recurrent
+        if recurrent is not None:
+            mixed = recurrent_mix(self, x, recurrent)
+            if attention is None:
+                return mixed, None
+            attended, weights = self._attention(x, attention)
+            return op.add(self.tape, mixed, attended), weights
         if attention is None:
             return op.negate(self.tape, x), None
+        return self._attention(x, attention)
+
+    def _attention(self, x: Tensor, attention: Attention) -> tuple[Tensor, Tensor | None]:
         heads, head_dim = attention.num_attention_heads, attention.head_dim
         if attention.kind == "mla":
             q, k, v = latent_queries_keys_values(self, x, attention)
