@@ -1,5 +1,5 @@
 """
-How far our answers are from what engines printed, by engine and term.
+How far our answers are from what engines and training frameworks printed, by engine and term, framework and method.
 
     python benchmarks/accuracy.py                      # table
     python benchmarks/accuracy.py --cases              # every row
@@ -79,6 +79,38 @@ def table(found: list[comparison.Row]) -> list[str]:
     return lines
 
 
+def training_rows(ask: Asked) -> list[tuple[dict[str, Any], comparison.Row]]:
+    """Measured fine-tuning runs with their rows."""
+    found = []
+    for framework, case in comparison.training_cases():
+        try:
+            found += [(case, row) for row in comparison.compare(framework, case, ask(case["request"]))]
+        except Exception as error:  # (a case that fails is a row of the report)
+            print(f"{case['id']}: {type(error).__name__}: {error}", file=sys.stderr)
+    return found
+
+
+def training_table(found: list[tuple[dict[str, Any], comparison.Row]]) -> list[str]:
+    """Markdown lines: all runs, then by framework, method, sharding and counter."""
+    lines = [
+        "| training runs | n | signed median | median | p90 | too low by 5 % | in band | half-width |",
+        "|---|---|---|---|---|---|---|---|",
+        _training_line("all", [row for _, row in found]),
+    ]
+    for group, of in comparison.TRAINING_GROUPS.items():
+        names = sorted({of(case) for case, _ in found})
+        lines += [_training_line(f"{group}: {name}", [row for case, row in found if of(case) == name]) for name in names]
+    return lines
+
+
+def _training_line(name: str, some: list[comparison.Row]) -> str:
+    s = comparison.summary(some)
+    return (
+        f"| {name} | {s.cases} | {s.signed_median:+.2%} | {s.median:.2%} | {s.p90:.2%} | {s.too_low:.0%} "
+        f"| {s.coverage:.0%} | {s.half_width:.2%} |"
+    )
+
+
 def every_row(found: list[comparison.Row]) -> list[str]:
     """Lines, one per measured figure."""
     return [
@@ -108,7 +140,8 @@ PREFACE = """# How accurate the answers are
 
 Every row compares this version's answers with what engines printed in public start-up logs and tables (`tests/measured/`,
 each case with its source). Errors are relative to the printed figure; the half-width of the band is relative to the run's peak
-(counts: to the figure). "in band" is the share of printed figures inside our 95 % band.
+(counts: to the figure). "in band" is the share of printed figures inside our 95 % band. Training runs compare one peak each, by
+the counter that was printed (unstated: with the allocator's pool).
 Written by `python benchmarks/accuracy.py --write docs/accuracy.md`.
 """
 
@@ -124,9 +157,12 @@ def main() -> None:
     arguments = parser.parse_args()
     ask = through_service(arguments.url) if arguments.url else through_library()
     found = list(rows(ask, arguments.engine))
-    lines = limits(found) if arguments.limits else every_row(found) if arguments.cases else table(found)
+    trained = [] if arguments.engine else training_rows(ask)
+    tables = [*table(found), *(["", *training_table(trained)] if trained else [])]
+    every = [*every_row(found), *every_row([row for _, row in trained])]
+    lines = limits(found) if arguments.limits else every if arguments.cases else tables
     if arguments.write:
-        arguments.write.write_text(PREFACE + "\n" + "\n".join(table(found)) + "\n")
+        arguments.write.write_text(PREFACE + "\n" + "\n".join(tables) + "\n")
     print("\n".join(lines))
 
 

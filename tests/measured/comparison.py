@@ -53,6 +53,23 @@ def cases(engine: str | None = None, *, kind: str = "serving") -> Iterator[tuple
                 yield name, case
 
 
+def training_cases() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Measured fine-tuning runs by framework, in the form of `cases`: one peak each, by the counter that was printed."""
+    for case in json.loads((HERE / "training.json").read_text()):
+        measured = case["measured"]
+        peak = {f"{measured['counter']}_peak_bytes": measured["peak_bytes"]}
+        yield case["request"]["training"]["framework"], case | {"measured": peak}
+
+
+TRAINING_GROUPS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "framework": lambda case: str(case["request"]["training"]["framework"]),
+    "method": lambda case: str(case["request"]["training"]["method"]),
+    "sharding": lambda case: str(case["request"]["training"].get("sharding", "none")),
+    "counter": lambda case: next(iter(case["measured"])).removesuffix("_peak_bytes"),
+}
+"""What training errors are reported by."""
+
+
 def _items(answer: Answer, phase: str, components: Iterable[str], *, gpus: int = 1) -> Band | None:
     wanted = frozenset(components)
     amounts = [
@@ -147,6 +164,8 @@ class Summary(NamedTuple):
     coverage: float
     half_width: float
     """Median half-width of the band. [fraction of the run's peak]"""
+    too_low: float = 0.0
+    """Share whose measured figure is more than a twentieth above ours. [fraction]"""
 
 
 def summary(rows: list[Row]) -> Summary:
@@ -167,6 +186,7 @@ def summary(rows: list[Row]) -> Summary:
         p90=errors[min(len(errors) - 1, int(0.9 * len(errors)))],
         coverage=sum(row.inside for row in rows) / len(rows),
         half_width=statistics.median(_half_width(row) for row in rows),
+        too_low=sum(row.error < -0.05 for row in rows) / len(rows),
     )
 
 
