@@ -54,6 +54,10 @@ _GRAPHS_OUTSIDE = Term(
     "cuda_graphs", "calibrated", "laws.cuda_graphs.captured", _LOGS, counter="device", inside_budget=False
 )
 _GRAPHS_INSIDE = _GRAPHS_OUTSIDE._replace(inside_budget=True)
+_TRIAL_GRAPHS = Term(
+    "workspace", "calibrated", "laws.cuda_graphs.captured",
+    "vllm-project/vllm@0.27.0 vllm/v1/worker/gpu_worker.py determine_available_memory",
+)  # fmt: skip
 _SAMPLERS = {
     name: Term("sampler", "derived", f"laws.sampler.{name}", source)
     for name, source in (
@@ -96,7 +100,7 @@ def phases(rank: "RankAccount", chosen: Settings, workload: Workload, claimed: i
     resident = (*loaded, *growth, workspace, _pool(claimed, chosen))
     found = [
         PhaseItems("load", loaded),
-        PhaseItems("profile", (*loaded, *growth, *transient, workspace)),
+        PhaseItems("profile", (*loaded, *growth, *transient, workspace, *_trial_graphs(rank, chosen))),
         PhaseItems("kv_allocation", resident),
     ]
     if chosen.captures:
@@ -165,6 +169,13 @@ def _profiled(rank: "RankAccount", chosen: Settings) -> tuple[MemoryItem, tuple[
         if size
     ]
     return items[-1], tuple(items[:-1])
+
+
+def _trial_graphs(rank: "RankAccount", chosen: Settings) -> tuple[MemoryItem, ...]:
+    """Graphs captured to estimate their size, which releases that charge by free memory print as activation."""
+    if not (chosen.release.consumed_accounting and rank.graphs.estimate.expected):
+        return ()
+    return (_TRIAL_GRAPHS.item(rank.graphs.estimate, "captured once for an estimate, printed as peak activation"),)
 
 
 def _decoded(rank: "RankAccount", chosen: Settings) -> tuple[MemoryItem, ...]:

@@ -165,6 +165,10 @@ _CUSTOM_ALL_REDUCE_PCIE = 2
 """Ranks without NVLink up to which the custom all-reduce may replace NCCL, where the GPUs see each other. [unitless]"""
 
 
+_DATA_CENTRE = frozenset({(8, 0), (9, 0), (10, 0), (10, 3)})
+"""Compute capabilities of A100, Hopper and data-centre Blackwell."""
+
+
 class Graphs(Struct, frozen=True, kw_only=True):
     """Graph memory of one rank."""
 
@@ -174,6 +178,13 @@ class Graphs(Struct, frozen=True, kw_only=True):
 
 
 NO_GRAPHS = Graphs(size=exactly(0), estimate=exactly(0))
+
+
+def _graph_base(settings: Settings) -> int:
+    constants = settings.core.graphs
+    if constants.base_other is None or (settings.major, settings.minor) in _DATA_CENTRE:
+        return constants.base
+    return constants.base_other
 
 
 def graphs(shape: RankShape, settings: Settings, family: str, *, lora: bool, ranks: int) -> Graphs:
@@ -200,7 +211,7 @@ def graphs(shape: RankShape, settings: Settings, family: str, *, lora: bool, ran
         largest=settings.captures[-1],
         hidden_size=shape.hidden_size,
         element_bytes=2,
-        base=constants.base,
+        base=_graph_base(settings),
         per_node=constants.per_node,
         buffer_layers=constants.buffer_layers,
         mixture_of_experts=constants.mixture_of_experts if shape.experts is not None else 0,

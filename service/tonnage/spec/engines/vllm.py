@@ -50,6 +50,8 @@ class GraphSize(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     base: int
     """Capture-stream workspaces and the first graph. [bytes]"""
+    base_other: int | None = None
+    """The same on cards that are not for data centres (compute capability 8.6, 8.9, 12.0): less was captured there. [bytes]"""
     per_node: int
     """Graph nodes of one layer and one captured size, all modes together. [bytes]"""
     buffer_layers: float
