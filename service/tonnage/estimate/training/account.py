@@ -2,20 +2,25 @@
 
 from functools import lru_cache
 
+from msgspec.structs import replace
+
 from tonnage.estimate.training import counters
 from tonnage.estimate.training.items import item
 from tonnage.estimate.training.settings import FSDP, Settings
 from tonnage.estimate.training.solve import Solved, Stage, moving_least, solved
 from tonnage.estimate.training.step import Moment
+from tonnage.estimate.training.usual import usual_model
 from tonnage.laws.reserved import unavoidable
 from tonnage.spec.facts import Gpu
-from tonnage.spec.report import Account, Amount, GpuLoad, MemoryItem, PhaseItems
+from tonnage.spec.report import Account, Amount, Assumption, GpuLoad, MemoryItem, PhaseItems
 from tonnage.spec.workload import Workload
 
 _UNKNOWNS = (
     "data loading, metrics and evaluation with larger batches than training",
     "temporaries inside kernels and libraries",
 )
+_BY_SHAPE = frozenset({"activations", "logits", "adapters", "workspace", "dequantization", "unsharded_parameters"})
+"""Components that follow from layers, not from the count."""
 _INVALIDATED_BY = (
     "other library versions, another attention kernel or loss",
     "longer sequences than stated, another mix of lengths",
@@ -35,7 +40,29 @@ def account(workload: Workload) -> Account:
     Raises:
         SizingError: The card contradicts itself, or no law covers it.
     """
-    return _on_card(solved(workload), workload.gpu)
+    found = _on_card(solved(workload), workload.gpu)
+    return found if workload.model.known else _of_usual_shape(found, workload)
+
+
+def _of_usual_shape(account: Account, workload: Workload) -> Account:
+    """What rests on the usual proportions of a model of that count says so."""
+    placed = workload.placement
+    model = usual_model(workload.model, placed.tensor_parallel_size, placed.pipeline_parallel_size)
+    shape = {name: getattr(model, name) for name in ("hidden_size", "num_hidden_layers", "vocab_size")}
+    why = "only the count is known: the usual proportions of a decoder"
+    return replace(
+        account,
+        loads=tuple(
+            replace(load, phases=tuple(PhaseItems(p.phase, tuple(map(_assumed, p.items))) for p in load.phases))
+            for load in account.loads
+        ),
+        assumptions=(Assumption("model.config", shape, why), *account.assumptions),
+        unknowns=("layers, heads and vocabulary: only a parameter count is known", *account.unknowns),
+    )
+
+
+def _assumed(found: MemoryItem) -> MemoryItem:
+    return replace(found, basis="assumed") if found.component in _BY_SHAPE else found
 
 
 @lru_cache(maxsize=1024)
