@@ -5,7 +5,7 @@ HOST ?= 127.0.0.1
 PORT ?= 8000
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check -q
 
-.PHONY: serve test dev readme bench fuzz openapi docs
+.PHONY: serve test dev readme bench fuzz openapi docs golden
 
 # ---- the service ----
 $(VENV)/run.stamp: requirements/run.txt requirements/build.txt pyproject.toml
@@ -49,3 +49,7 @@ $(DOCS)/stamp: requirements/docs.txt
 # pages into .cache/site; a broken link fails
 docs: $(DOCS)/stamp
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build
+
+# ---- kept answers: look at what moved before committing ----
+golden: dev
+	$(VENV)/bin/python -m tests.golden.predictions

@@ -77,8 +77,24 @@ class Mutator:
         return card
 
     def _changes(self, card: Card) -> list[Any]:
-        part = [self._serving_field] if "serving" in card else [self._training_field] if "training" in card else [self._part]
-        return [self._model, self._config, self._gpu, self._weights, self._placement, self._drop, self._extras, self._version, self._part] + part * 6
+        part = (
+            [self._serving_field]
+            if "serving" in card
+            else [self._training_field]
+            if "training" in card
+            else [self._part]
+        )
+        return [
+            self._model,
+            self._config,
+            self._gpu,
+            self._weights,
+            self._placement,
+            self._drop,
+            self._extras,
+            self._version,
+            self._part,
+        ] + part * 6
 
     def _model(self, card: Card) -> None:
         draw = self.draw
@@ -114,7 +130,9 @@ class Mutator:
 
     def _weights(self, card: Card) -> None:
         draw = self.draw
-        card["weights"] = draw.choice([{}, {"format": draw.choice(self.formats)}, {"format": draw.choice(self.formats)}, {"bytes": "5 GiB"}])
+        card["weights"] = draw.choice(
+            [{}, {"format": draw.choice(self.formats)}, {"format": draw.choice(self.formats)}, {"bytes": "5 GiB"}]
+        )
 
     def _placement(self, card: Card) -> None:
         name = self.draw.choice(["tensor", "pipeline", "data", "expert", "context"])
@@ -127,7 +145,10 @@ class Mutator:
             del part[self.draw.choice(names)]
 
     def _version(self, card: Card) -> None:
-        for part, tag, field in (("serving", "engine", "engine_version"), ("training", "framework", "framework_version")):
+        for part, tag, field in (
+            ("serving", "engine", "engine_version"),
+            ("training", "framework", "framework_version"),
+        ):
             if part in card:
                 card[part][field] = self.draw.choice(self.versions[card[part].get(tag, "transformers")])
 
@@ -146,9 +167,17 @@ class Mutator:
         draw = self.draw
         card["reserve"] = draw.choice([0, "6 GiB", {"fraction": 0.2}])
         if draw.random() < 0.4:
-            card["failure"] = draw.choice([{"phase": draw.choice(PHASES)}, {"message": "CUDA out of memory. Tried to allocate 2.00 GiB"}])
+            card["failure"] = draw.choice(
+                [{"phase": draw.choice(PHASES)}, {"message": "CUDA out of memory. Tried to allocate 2.00 GiB"}]
+            )
         if draw.random() < 0.3:
-            card["measurements"] = [{"counter": draw.choice(["allocated", "reserved", "device"]), "peak_bytes": "20 GiB", "phase": draw.choice([None, *PHASES])}]
+            card["measurements"] = [
+                {
+                    "counter": draw.choice(["allocated", "reserved", "device"]),
+                    "peak_bytes": "20 GiB",
+                    "phase": draw.choice([None, *PHASES]),
+                }
+            ]
 
     def _serving_field(self, card: Card) -> None:
         serving = card["serving"]
@@ -162,14 +191,31 @@ class Mutator:
         draw = self.draw
         choices: dict[str, list[Any]] = {
             "dtype": DTYPES,
-            "kv_cache_dtype": ["auto", "fp8", "fp8_e5m2", "q8_0", "q4_0", "int8", draw.choice(self.kv_formats), {"k": "q8_0", "v": draw.choice(self.kv_formats)}],
+            "kv_cache_dtype": [
+                "auto",
+                "fp8",
+                "fp8_e5m2",
+                "q8_0",
+                "q4_0",
+                "int8",
+                draw.choice(self.kv_formats),
+                {"k": "q8_0", "v": draw.choice(self.kv_formats)},
+            ],
             "gpu_memory_utilization": [0.05, 0.3, 0.7, 0.85, 0.9, 0.95, 1.0],
             "free_gpu_memory_fraction": [0.1, 0.9, 1.0],
             "kv_cache_memory_bytes": ["1 GiB", "40 GiB", 0],
             "block_size": [1, 16, 32, 64, 128, 100],
-            "lora": [{"max_loras": draw.choice([1, 4, 40]), "max_lora_rank": draw.choice([8, 64, 256])}, {"target_modules": draw.choice(TARGETS)}],
+            "lora": [
+                {"max_loras": draw.choice([1, 4, 40]), "max_lora_rank": draw.choice([8, 64, 256])},
+                {"target_modules": draw.choice(TARGETS)},
+            ],
             "speculative": SPECULATION,
-            "multimodal": [{"images_per_prompt": draw.choice([0, 1, 16])}, {"language_model_only": True}, {"videos_per_prompt": 2, "audios_per_prompt": 1}, {"encoder_tp_mode": "data"}],
+            "multimodal": [
+                {"images_per_prompt": draw.choice([0, 1, 16])},
+                {"language_model_only": True},
+                {"videos_per_prompt": 2, "audios_per_prompt": 1},
+                {"encoder_tp_mode": "data"},
+            ],
             "cudagraph_capture_sizes": [[1, 2, 4], [8], [1, 512]],
             "tensor_split": [[1], [3, 1], [1, 1, 1], [0, 1], [0, 0]],
             "attn_implementation": ATTENTION,
@@ -181,7 +227,7 @@ class Mutator:
             "backend": ["pytorch", "tensorrt"],
             "cudagraph_max_capture_size": [0, 1, 256, 2048],
             "engine_version": [None],
-        }  # fmt: skip
+        }
         if field in choices:
             return draw.choice(choices[field])
         if field.startswith(("enable_", "enforce", "disable", "kv_unified", "flash", "swa", "no_kv")):
@@ -192,16 +238,53 @@ class Mutator:
     def _training_field(self, card: Card) -> None:
         draw, training = self.draw, card["training"]
         choices: dict[str, list[Any]] = {
-            "framework": list(FRAMEWORKS), "objective": list(OBJECTIVES), "method": list(METHODS), "sharding": list(SHARDINGS),
-            "num_generations": COUNTS[:6], "weight_dtype": DTYPES, "compute_dtype": DTYPES, "gradient_dtype": DTYPES, "master_weights": BOOLEANS,
-            "optimizer_implementation": ["fused", "foreach", "for_loop"], "optimizer": self.optimizers, "optimizer_in_backward": BOOLEANS,
-            "micro_batch_size": COUNTS, "sequence_length": LENGTHS, "sequence_lengths": ["fixed", "varying"], "packed": BOOLEANS,
-            "gradient_accumulation_steps": COUNTS, "gradient_checkpointing": ["none", "selective", "full"], "attn_implementation": ATTENTION,
-            "cross_entropy": ["full", "chunked", "fused_linear"], "sequence_parallel": BOOLEANS, "compile": BOOLEANS,
-            "offload": [{"parameters": True}, {"optimizer": True}, {"activations": True}, {"parameters": True, "optimizer": True, "activations": True}],
-            "lora": [{"rank": draw.choice([1, 8, 64, 1024]), "target_modules": draw.choice(TARGETS)}, {"rank": 16},
-                     {"rank": 8, "dropout": 0.1, "dtype": draw.choice(DTYPES), "modules_to_save": ["lm_head", "embed_tokens"]}, {"rank": 8, "trainable_parameters": 20_000_000}],
-            "library_versions": [{"torch": draw.choice(["1.13", "2.1", "2.9"]), "transformers": draw.choice(["4.30", "4.46", "5.2"]), "peft": "0.4.0"}, {"peft": "99"}],
-        }  # fmt: skip
+            "framework": list(FRAMEWORKS),
+            "objective": list(OBJECTIVES),
+            "method": list(METHODS),
+            "sharding": list(SHARDINGS),
+            "num_generations": COUNTS[:6],
+            "weight_dtype": DTYPES,
+            "compute_dtype": DTYPES,
+            "gradient_dtype": DTYPES,
+            "master_weights": BOOLEANS,
+            "optimizer_implementation": ["fused", "foreach", "for_loop"],
+            "optimizer": self.optimizers,
+            "optimizer_in_backward": BOOLEANS,
+            "micro_batch_size": COUNTS,
+            "sequence_length": LENGTHS,
+            "sequence_lengths": ["fixed", "varying"],
+            "packed": BOOLEANS,
+            "gradient_accumulation_steps": COUNTS,
+            "gradient_checkpointing": ["none", "selective", "full"],
+            "attn_implementation": ATTENTION,
+            "cross_entropy": ["full", "chunked", "fused_linear"],
+            "sequence_parallel": BOOLEANS,
+            "compile": BOOLEANS,
+            "offload": [
+                {"parameters": True},
+                {"optimizer": True},
+                {"activations": True},
+                {"parameters": True, "optimizer": True, "activations": True},
+            ],
+            "lora": [
+                {"rank": draw.choice([1, 8, 64, 1024]), "target_modules": draw.choice(TARGETS)},
+                {"rank": 16},
+                {
+                    "rank": 8,
+                    "dropout": 0.1,
+                    "dtype": draw.choice(DTYPES),
+                    "modules_to_save": ["lm_head", "embed_tokens"],
+                },
+                {"rank": 8, "trainable_parameters": 20_000_000},
+            ],
+            "library_versions": [
+                {
+                    "torch": draw.choice(["1.13", "2.1", "2.9"]),
+                    "transformers": draw.choice(["4.30", "4.46", "5.2"]),
+                    "peft": "0.4.0",
+                },
+                {"peft": "99"},
+            ],
+        }
         field = draw.choice(list(choices))
         training[field] = draw.choice(choices[field])
