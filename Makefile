@@ -5,7 +5,7 @@ HOST ?= 127.0.0.1
 PORT ?= 8000
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check -q
 
-.PHONY: serve test dev readme bench fuzz openapi docs golden
+.PHONY: serve test dev readme bench chaos fuzz openapi docs golden
 
 # ---- the service ----
 $(VENV)/run.stamp: requirements/run.txt requirements/build.txt pyproject.toml
@@ -28,6 +28,9 @@ dev: $(VENV)/run.stamp
 bench: dev
 	$(PIP) install fastapi || echo "fastapi is not to be had here: its row is left out"
 	$(VENV)/bin/python benchmarks/speed.py
+
+chaos: dev
+	$(VENV)/bin/python benchmarks/chaos.py
 
 fuzz: dev
 	FUZZ_EXAMPLES=600 FUZZ_CARDS=5000 $(VENV)/bin/python -m pytest -q tests/contract/test_schemathesis.py tests/api/test_fuzz.py
