@@ -4,9 +4,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tonnage.estimate.training import operators as op
-from tonnage.estimate.training.eager import Block, norm_kind, normalised
+from tonnage.estimate.training.eager import Block
 from tonnage.estimate.training.falcon import FalconBlock
 from tonnage.estimate.training.lit import LitBlock
+from tonnage.estimate.training.norms import norm_kind, normalised
 from tonnage.estimate.training.per_model import per_model
 from tonnage.estimate.training.recipe import Recipe
 from tonnage.estimate.training.tape import (
