@@ -5,6 +5,7 @@ from tonnage.laws.rules_of_thumb import weights_only
 from tonnage.spec.card import Placement
 from tonnage.spec.report import Account, Finding, GpuLoad, Host, MemoryItem, PhaseItems, exactly
 from tonnage.spec.workload import Workload
+from tonnage.units import ceil_div
 
 _UNKNOWNS = (
     "cache: no context or concurrency stated",
@@ -67,11 +68,7 @@ def _weights(workload: Workload) -> list[MemoryItem]:
             _item(share, "user", "request", "size of a known file") for _ in range(placement.pipeline_parallel_size)
         ]
     if not model.known:
-        bits = round(8 * workload.weight_format.block_bytes / workload.weight_format.block_elements)
-        amount = weights_only(parameters=model.parameters_total, bits=bits)
-        share = -(-amount // (placement.tensor_parallel_size * placement.pipeline_parallel_size))
-        detail = f"{model.parameters_total} parameters x {bits} bits"
-        return [_item(share, "exact", "parameters x bits / 8", detail) for _ in range(placement.pipeline_parallel_size)]
+        return [_of_count(workload)] * placement.pipeline_parallel_size
     stages = stage_weights(
         model,
         workload.weight_format,
@@ -84,6 +81,25 @@ def _weights(workload: Workload) -> list[MemoryItem]:
         _item(s.total, "exact", model.source, f"{s.parameters} parameters in {workload.weight_format.id}")
         for s in stages
     ]
+
+
+def _of_count(workload: Workload) -> MemoryItem:
+    """Parameters times the width of one: exact for a plain type, an average where a format leaves some of them wider."""
+    kind, parameters, placement = workload.weight_format, workload.model.parameters_total, workload.placement
+    ranks = placement.tensor_parallel_size * placement.pipeline_parallel_size
+    if kind.kind == "plain":
+        bits = 8 * kind.block_bytes // kind.block_elements
+        share = ceil_div(weights_only(parameters=parameters, bits=bits), ranks)
+        return _item(share, "exact", "parameters x bits / 8", f"{parameters} parameters x {bits} bits")
+    amount = kind.of_count(parameters)
+    detail = (
+        f"{parameters} parameters x {8 * amount / parameters:.2f} bits of {kind.id}, what it leaves wider not counted"
+    )
+    if kind.kind == "file-mix":
+        detail = (
+            f"{parameters} parameters x {8 * amount / parameters:.2f} bits, the average of {kind.id} on Llama-3.1-8B"
+        )
+    return _item(ceil_div(amount, ranks), "assumed", "parameters x bits / 8", detail)
 
 
 def _item(amount: int, basis: str, source: str, detail: str) -> MemoryItem:

@@ -1,11 +1,13 @@
 """Facts as the catalogue holds them: GPUs, packages, formats, optimizers. Every record names its source."""
 
 from decimal import Decimal
+from math import ceil
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
 from tonnage.laws.kv_cache import row
+from tonnage.units import ceil_div
 
 Confidence = Literal["seen", "derived", "recalled", "estimated"]
 """
@@ -171,9 +173,15 @@ class WeightFormat(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     aliases: tuple[str, ...] = ()
     nominal_bits: float | None = None
     effective_bits: float | None = None
-    """Bits per quantized weight (file-mix: per weight of Llama-3.1-8B), for display only. [bits]"""
+    """Bits per quantized weight (file-mix: per weight of Llama-3.1-8B): all there is for a bare count. [bits]"""
     source: str
     notes: str | None = None
+
+    def of_count(self, parameters: int) -> int:
+        """So many parameters, when nobody knows the matrices they form. [bytes]"""
+        if self.effective_bits is None:
+            return ceil_div(parameters * self.block_bytes, self.block_elements)
+        return ceil(parameters * self.effective_bits / 8)
 
 
 class KvFormat(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

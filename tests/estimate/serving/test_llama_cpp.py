@@ -23,13 +23,13 @@ def test_a_server_without_stated_slots_has_four_that_share_the_context():
     report = answer(LLAMA_8B, "gguf-q4-k-m", **CPP, max_model_len=8_192, n_gpu_layers=999)
 
     assert 4 == assumed(report)["serving.n_parallel"]
-    assert 8_192 == report.kv_cache.max_model_len
+    assert (8_192, 1.0) == (report.kv_cache.max_model_len, report.kv_cache.max_concurrency)
 
 
 def test_stated_slots_divide_the_context():
     report = answer(LLAMA_8B, "gguf-q4-k-m", **CPP, max_model_len=8_192, n_parallel=4, n_gpu_layers=999)
 
-    assert 2_048 == report.kv_cache.max_model_len
+    assert (2_048, 4.0) == (report.kv_cache.max_model_len, report.kv_cache.max_concurrency)
 
 
 def test_older_builds_reserve_logits_for_every_token():
@@ -117,7 +117,8 @@ def test_unstated_layers_are_as_many_as_fit():
 
     assert "needs_confirmation" == report.verdict
     assert report.required.expected < report.capacity.usable_bytes
-    assert any("layers fit" in reason.reason for reason in report.reasons)
+    told = next(reason.reason for reason in report.reasons if "layers fit" in reason.reason)
+    assert told.startswith(f"only {assumed(report)['serving.n_gpu_layers']} of 33 layers fit")
 
 
 def test_an_unstated_context_is_cut_to_what_fits():

@@ -5,6 +5,10 @@ Nothing is claimed by a fraction. Phases: load (model buffer), kv_allocation (ca
 grows at run time), idle (what stays).
 """
 
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
 from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.serving import llama_cpp_items as items
 from tonnage.estimate.serving.llama_cpp_buffers import Shape
@@ -17,6 +21,7 @@ from tonnage.laws import llama_cpp_graph
 from tonnage.spec.model import Model
 from tonnage.spec.report import (
     Account,
+    Assumption,
     CapacityTokens,
     Finding,
     GpuLoad,
@@ -70,11 +75,18 @@ def account_of(workload: Workload, chosen: Settings) -> Account:
         loads=loads,
         kv_cache=_kv_report(found, chosen),
         host=_host(workload, chosen, parts, fit.layers),
-        assumptions=chosen.assumptions,
+        assumptions=tuple(_with_layers(chosen.assumptions, fit.layers)),
         unknowns=_unknowns(workload),
         invalidated_by=_INVALIDATED_BY,
         findings=(*fit.given_up, *_findings(workload, chosen), *version_findings(workload)),
     )
+
+
+def _with_layers(assumed: tuple[Assumption, ...], layers: int) -> Iterator[Assumption]:
+    """The assumptions, with the layers that did fit instead of those that were tried."""
+    for assumption in assumed:
+        tried = assumption.field == "serving.n_gpu_layers"
+        yield replace(assumption, value=layers) if tried else assumption
 
 
 def _load(workload: Workload, device: Device, chosen: Settings, parts: FileWeights, *, tower: bool) -> GpuLoad:
@@ -116,7 +128,7 @@ def _kv_report(found: tuple[Device, ...], chosen: Settings) -> KvCache | None:
         state_bytes_per_sequence=fullest.cache.recurrent // max(1, chosen.slots),
         pool=exactly(fullest.cache.keys_and_values),
         capacity_tokens=CapacityTokens(tokens, tokens, tokens),
-        max_concurrency=float(chosen.slots),
+        max_concurrency=1.0 if chosen.unified else float(chosen.slots),
         max_model_len=per_slot,
         largest_max_model_len=per_slot,
         detail="the whole context is allocated at start; unified slots share it, separate ones divide it",

@@ -78,7 +78,7 @@ def settings(workload: Workload) -> Settings:
     ubatch = _stated(serving.n_ubatch, _ENCODER_BATCH if encoder else release.n_ubatch, "n_ubatch", release, notes)
     k, v = workload.kv_formats or (plain_kv_format("fp16"), plain_kv_format("fp16"))
     layers = serving.n_gpu_layers
-    if layers is None:
+    if layers is None and model.known:
         why = "as many as fit" if release.fit_margin_bytes else "all: a card was asked for"
         notes.append(Assumption("serving.n_gpu_layers", model.num_hidden_layers + 1, why))
     speculative = serving.speculative

@@ -11,7 +11,6 @@ from tonnage.estimate.shards import matrix_bytes
 from tonnage.estimate.weights import is_token_embedding
 from tonnage.spec.facts import WeightFormat
 from tonnage.spec.model import Model
-from tonnage.units import ceil_div
 
 _TOWERS = frozenset({"vision", "projector", "audio"})
 
@@ -111,5 +110,4 @@ def _scaled(found: FileWeights, known_bytes: int, tied: int) -> FileWeights:
 
 
 def _count_only(model: Model, weight_format: WeightFormat, known_bytes: int | None) -> FileWeights:
-    size = ceil_div(model.parameters_total * weight_format.block_bytes, weight_format.block_elements)
-    return _parts(0, 0, [known_bytes or size], [0])
+    return _parts(0, 0, [known_bytes or weight_format.of_count(model.parameters_total)], [0])

@@ -131,10 +131,16 @@ def settings(workload: Workload) -> Settings:
 
     Raises:
         MissingFact: The card has no training part or the framework no profile.
+        ContradictoryWorkload: An adapter for full fine-tuning.
     """
     card, release = workload.training, workload.profile
     if card is None or not isinstance(release, FrameworkRelease):
         raise MissingFact("no profile of the training framework", pointer="/training/framework")
+    if card.lora is not None and card.method == "full":
+        raise ContradictoryWorkload(
+            "an adapter is described but method is full, which trains none: state method lora, qlora or dora",
+            pointer="/training/method",
+        )
     read = _Reader(card, release.defaults, card.framework)
     libraries = Libraries(card.library_versions, release.libraries)
     placement = workload.placement
