@@ -1,5 +1,7 @@
 """Bodies: what is accepted, what is refused, with which status and pointer."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -88,6 +90,26 @@ def test_an_unknown_choice_names_the_one_that_was_meant() -> None:
     problem = refused(b'{"model": "a", "training": {"method": "qlor"}}')
 
     assert "qlora" in problem.errors[0].did_you_mean
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"model": "a", "' + b"x" * 1_000_000 + b'": 1}',
+        b'{"model": "a", "training": {"method": "' + b"x" * 1_000_000 + b'"}}',
+        b'{"model": "' + b"x" * 1_000_000 + b'"}',
+        b'{"model": "a", "reserve": "' + b"x" * 1_000_000 + b'"}',
+        b'{"model": "a", "placement": {"gpu": "' + b"x" * 1_000_000 + b'"}}',
+    ],
+    ids=["field", "choice", "model", "size", "gpu"],
+)
+def test_a_long_text_is_refused_quickly_and_not_repeated(body: bytes) -> None:
+    started = time.perf_counter()
+    problem = refused(body)
+
+    assert time.perf_counter() - started < 1
+    assert len(problem.detail) < 1000
+    assert all(len(error.pointer) < 200 for error in problem.errors)
 
 
 def test_an_integral_float_is_an_integer() -> None:

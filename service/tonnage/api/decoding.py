@@ -25,6 +25,8 @@ JSON_TYPES = (b"application/json", b"application/x-ndjson")
 MAX_DEPTH = 64
 """Nesting of a body. [levels]"""
 _EXACT_FLOAT = 2**53
+_MAX_SHOWN = 100
+"""Longest part of a caller's text that an answer repeats. [characters]"""
 
 _PATH = re.compile(r"^(?P<detail>.*?)(?: - at (?P<key>`key` in )?`\$(?P<path>.*)`)?$", re.DOTALL)
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
@@ -176,16 +178,16 @@ def explained(error: Exception, struct: Any, value: Any = None) -> ProblemError:
     elif detail in _FORMS:
         detail = f"{str(_at(value, steps))[:80]!r} is not {_FORMS[detail]}"
     elif wrong:
-        close = near(wrong[1], field_names(struct, steps, value))
-        detail = f"unknown field {wrong[1]!r}{_elsewhere(wrong[1], struct, steps, value)}"
-        steps = [*steps, wrong[1]]
+        close = near(shortened(wrong[1]), field_names(struct, steps, value))
+        detail = f"unknown field {shortened(wrong[1])!r}{_elsewhere(wrong[1], struct, steps, value)}"
+        steps = [*steps, shortened(wrong[1])]
     elif missing:
         detail = f"required field {missing[1]!r} is missing"
         steps = [*steps, missing[1]]
     elif enum:
         known = choices(struct, steps)
-        close = near(enum[1], known)
-        detail = f"{enum[1]!r} is not one of {', '.join(known)}"
+        close = near(shortened(enum[1]), known)
+        detail = f"{shortened(enum[1])!r} is not one of {', '.join(known)}"
     if close:
         detail += f"; did you mean {', '.join(close)}?"
     pointer = "".join(f"/{escape(step)}" for step in steps if step != "...")
@@ -218,6 +220,11 @@ def _at(value: Any, steps: Sequence[str]) -> Any:
                 value[int(step)] if isinstance(value, list) and step.isdecimal() and int(step) < len(value) else None
             )
     return value
+
+
+def shortened(text: str) -> str:
+    """What of a caller's text is looked at and repeated once it is refused. [unitless]"""
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
 
 
 def _elsewhere(name: str, struct: Any, steps: Sequence[str], value: Any) -> str:

@@ -19,7 +19,7 @@ from urllib.parse import unquote_plus
 import msgspec
 from msgspec import UNSET, Struct
 
-from tonnage.api.decoding import explained, whole
+from tonnage.api.decoding import explained, shortened, whole
 from tonnage.api.near_names import near
 from tonnage.api.problems import INVALID, FieldError, ProblemError
 
@@ -73,7 +73,7 @@ def parameters(query: bytes) -> dict[str, str]:
         except UnicodeDecodeError:
             raise refusal("", "the query string is not UTF-8") from None
         if name in found:
-            raise refusal(name, f"query parameter {name!r} is given twice")
+            raise refusal(name, f"query parameter {shortened(name)!r} is given twice")
         if part:
             found[name] = value
     return found
@@ -88,6 +88,7 @@ def refuse_parameters(given: Iterable[str], known: Sequence[str] = ()) -> None:
 
 def unknown(name: str, known: Iterable[str]) -> ProblemError:
     """The 422 for one unknown parameter, with near names."""
+    name = shortened(name)
     close = near(name, list(known))
     hint = f"; did you mean {', '.join(close)}?" if close else ""
     return refusal(name, f"unknown query parameter {name!r}{hint}", close)
@@ -101,7 +102,7 @@ def flag(given: dict[str, str], name: str) -> bool:
 
 def refusal(name: str, detail: str, close: list[str] | None = None) -> ProblemError:
     """The 422 for a query parameter."""
-    pointer = f"/{name}" if name else ""
+    pointer = f"/{shortened(name)}" if name else ""
     return ProblemError(INVALID, detail, errors=[FieldError(pointer, detail, close or UNSET)])
 
 
