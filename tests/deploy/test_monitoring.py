@@ -12,13 +12,11 @@ from prometheus_client import generate_latest
 from tonnage.api.settings import Settings
 from tonnage.api.telemetry import Telemetry
 
-PROCESS = {"process_resident_memory_bytes", "process_cpu_seconds_total"}
-
 
 def exported_names():
     text = generate_latest(Telemetry().registry).decode()
     names = set(re.findall(r"^# HELP (\S+)", text, re.MULTILINE))
-    return names | {f"{n}_bucket" for n in names} | PROCESS
+    return names | {f"{n}_bucket" for n in names}
 
 
 def named(expression):

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 import msgspec
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
 from prometheus_client.exposition import generate_latest
 
 from tonnage.api.outlet import Outlet
@@ -27,6 +27,7 @@ class Telemetry:
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
         self.requests = Counts("tonnage_http_requests", "Requests.", ["route", "method", "status"], registry)
         self.duration = Timings(
             "tonnage_http_request_duration_seconds", "Time to the last byte.", ["route"], _LATENCY, registry
