@@ -290,8 +290,10 @@ def _uses(feature: V0Feature, release: Release, workload: Workload, major: int) 
 
 def runs_v2(release: Release, model: Model, workload: Workload, legacy: bool) -> bool:
     """Whether the V2 model runner is the default for the model."""
-    rule = release.model_runner_v2
+    rule, speculative = release.model_runner_v2, workload.serving.speculative if workload.serving is not None else None
     if legacy or rule == "none":
+        return False
+    if speculative is not None and not _drafts_on_v2(release, speculative.method):
         return False
     if rule == "all":
         return True
@@ -302,6 +304,11 @@ def runs_v2(release: Release, model: Model, workload: Workload, legacy: bool) ->
     if rule == "listed":
         return listed
     return listed or not (kind.experts or kind.recurrent)
+
+
+def _drafts_on_v2(release: Release, method: str) -> bool:
+    """Methods of one model each are spelled with its name: deepseek_mtp, qwen3_next_mtp."""
+    return "mtp" in method.lower() or method.lower() in release.v2_speculators
 
 
 def caches_prefixes(release: Release, model: Model, serving: card.Vllm, legacy: bool) -> bool:

@@ -123,6 +123,8 @@ class Vllm(Release, frozen=True, kw_only=True, forbid_unknown_fields=True):
     sampler: Literal["sort", "triton", "flashinfer"]
     model_runner_v2: ModelRunnerV2 = "none"
     v2_model_types: tuple[str, ...] = ()
+    v2_speculators: tuple[str, ...] = ()
+    """Methods of speculative decoding that the V2 runner has, beside prediction layers; others run V1."""
     v2_samples_with_parameters: bool = False
     """The V2 dummy sampler runs the fp32 pipeline too."""
     v2_profiles_encoder: bool = True
