@@ -116,3 +116,23 @@ def test_the_fbgemm_recipe_leaves_attention_plain_though_its_list_names_one_laye
     found = listed("model.layers.0.self_attn.q_proj", base=own)
 
     assert 32 * 3 * 4096 * 14336 == found
+
+
+V4 = {
+    "model_type": "deepseek_v4", "hidden_size": 512, "num_hidden_layers": 2, "num_attention_heads": 8, "vocab_size": 1024,
+    "head_dim": 128, "q_lora_rank": 256, "o_lora_rank": 128, "o_groups": 2, "moe_intermediate_size": 256,
+    "n_routed_experts": 4, "num_experts_per_tok": 2, "qk_rope_head_dim": 64, "compress_ratios": [0, 4],
+    "index_head_dim": 128, "index_n_heads": 8, "index_topk": 64, "num_nextn_predict_layers": 0,
+    "max_position_embeddings": 4096, "quantization_config": FP8,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("stated", "bytes_per_32"), [({}, 17), ({"expert_dtype": "fp4"}, 17), ({"expert_dtype": "fp8"}, 32)]
+)
+def test_experts_of_deepseek_v4_are_fp4_unless_the_config_says_otherwise(stated, bytes_per_32):
+    read = model(V4 | stated)
+    found = stage_weights(read, FORMATS[read.weight_format], FORMATS)[0].bytes_by_component["routed_experts"]
+    elements = 2 * 4 * 3 * 512 * 256
+
+    assert bytes_per_32 * elements // 32 == pytest.approx(found, rel=0.001)

@@ -84,4 +84,6 @@ def _confirmed_surplus(text: Fields, surplus: int) -> str:
 def quantization_of(reading: Reading) -> dict[str, Any] | None:
     """Quantization a config states, at its top or in its text part."""
     stated = (part.config.get("quantization_config") for part in (reading.fields, reading.text))
-    return next((settings for settings in stated if isinstance(settings, dict) and settings), None)
+    found = next((settings for settings in stated if isinstance(settings, dict) and settings), None)
+    experts = reading.text["expert_dtype"]
+    return {**found, "expert_dtype": experts} if found is not None and experts is not None else found

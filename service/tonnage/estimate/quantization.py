@@ -109,6 +109,7 @@ class _Rule:
         named = tuple(patterns(_skipped_names(own or {})))
         self.skipped = (*named, *patterns(weight_format.skips)) if own is None else named
         self.groups = tuple(_groups(own or {}, formats))
+        self.experts = formats.get(_EXPERT_FORMATS.get(str((own or {}).get("expert_dtype")), ""))
         listed = bool(named or self.groups)
         mixture = any(group.layer.moe for group in model.layers)
         self.experts_only = weight_format.experts_only or (
@@ -130,6 +131,8 @@ class _Rule:
 
     def format_of(self, tensor: Tensor, layer: int | None) -> WeightFormat:
         if self.may_quantize(tensor):
+            if self.experts is not None and tensor.component == "routed_experts":
+                return self.experts
             return self._quantized(module_paths(tensor.name, layer))
         if tensor.fixed_dtype is not None:
             return plain_format(tensor.fixed_dtype)
@@ -193,6 +196,8 @@ def _skipped_names(config: Mapping[str, Any]) -> Iterator[str]:
     yield from _METHODS_THAT_SKIP.get(str(config.get("quant_method")), ())
 
 
+_EXPERT_FORMATS = {"fp4": "mxfp4"}
+"""What a config's own word for its experts means, whatever the rest is stored in (DeepSeek-V4)."""
 _METHODS_THAT_SKIP = {"fbgemm_fp8": ("self_attn",)}
 """
 Recipes that leave modules plain whatever their list says (published configs abbreviate it).
