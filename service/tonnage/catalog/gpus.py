@@ -13,6 +13,9 @@ from tonnage.units import GB
 
 Found = tuple[Gpu, Assumption | None]
 
+_SLICE = re.compile(r"(.+)[-/ ](\d{1,2}g\.\d{1,4}gb(?:\+\w{1,8})?)", re.ASCII | re.IGNORECASE)
+"""A profile written behind its board without a colon."""
+
 
 def find_gpu(catalog: Catalog, name: str, pointer: str = "") -> Found:
     """
@@ -20,7 +23,7 @@ def find_gpu(catalog: Catalog, name: str, pointer: str = "") -> Found:
 
     Args:
         catalog: The facts.
-        name: Id, alias, loose name of several boards, or `<gpu>:<MIG profile>`.
+        name: Id, alias, loose name of several boards, or `<gpu>:<MIG profile>`; the colon may be a hyphen, slash or space.
         pointer: JSON pointer of the field it stands in.
 
     Returns:
@@ -33,7 +36,10 @@ def find_gpu(catalog: Catalog, name: str, pointer: str = "") -> Found:
     if gpu is not None:
         return gpu, None
     board, colon, profile = name.partition(":")
-    if colon:
+    slice_of = None if colon else _SLICE.fullmatch(name)
+    if slice_of is not None:
+        board, profile = slice_of.groups()
+    if colon or slice_of is not None:
         whole, assumption = find_gpu(catalog, board.strip(), pointer)
         return mig_slice(whole, profile.strip(), pointer), assumption
     taken = catalog.gpu_defaults.get(gpu_fold(name))

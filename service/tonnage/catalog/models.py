@@ -127,8 +127,12 @@ def _checked(found: Found) -> Found:
     if model.id is not None and model.trust == "recalled":
         reason = f"the config of {model.id} is recalled and no published count confirms it: compare its config.json"
     if model.trust == "generic" or model.unknown_fields:
-        fields = f"; not understood: {', '.join(model.unknown_fields)}" if model.unknown_fields else ""
-        reason = f"model type {model.model_type} is read by generic laws{fields}"
+        fields = [name for name in model.unknown_fields if name != "parameters"]
+        unread = f"; not understood: {', '.join(fields)}" if fields else ""
+        reason = f"model type {model.model_type} is read by generic laws{unread}"
+        if "parameters" in model.unknown_fields:
+            counted = next(note for note in model.notes if note.startswith("the published count"))
+            reason = f"{counted}; {reason}" if fields else counted
     if not reason:
         return found
     return found._replace(findings=(Finding(status="needs_confirmation", reason=reason, field="/model"),))

@@ -111,16 +111,17 @@ def _of_facts(
 
 def _accelerator(engine: str | None, framework: str | None, gpu: Gpu) -> Iterator[Finding]:
     where, who = runs(engine, framework), engine or framework
+    field = "/serving/engine" if engine is not None else "/training/framework"
     have, least = capability(gpu.compute_capability), capability(where.minimum_compute_capability)
     if have is not None and least is not None and have < least:
         words = f"{who} needs compute capability {where.minimum_compute_capability}, {gpu.name} has {gpu.compute_capability}"
-        yield Finding(status="excluded", reason=f"{words} ({where.source})", field="/placement/gpu")
+        yield Finding(status="excluded", reason=f"{words} ({where.source})", field=field)
     if gpu.vendor in where.possible:
         words = f"{who} on {gpu.vendor} depends on a plugin or branch, whose memory is not modelled"
-        yield Finding(status="needs_confirmation", reason=f"{words} ({where.source})", field="/placement/gpu")
+        yield Finding(status="needs_confirmation", reason=f"{words} ({where.source})", field=field)
     elif gpu.vendor not in where.established:
         words = f"{who} does not run on {gpu.vendor} ({where.source})"
-        yield Finding(status="excluded", reason=words, field="/placement/gpu")
+        yield Finding(status="excluded", reason=words, field=field)
 
 
 def _formats(

@@ -67,6 +67,8 @@ def read(text: str) -> Reading:
                 _keep(numbers, fact, layout)
         if not known and MEMORY_HINT.search(line) and len(unread) < MAX_UNREAD:
             unread.append(line[:300])
+    if not engines and not unread and text.strip():
+        unread.append(text.strip().splitlines()[0][:300])
     numbers = {name: _whole(value) for name, value in numbers.items()}
     _own_process(numbers)
     return Reading(engine=_engine(engines), phase=_phase(text, phases), numbers=numbers, unread=tuple(unread))

@@ -7,6 +7,7 @@ explains it, and changes nothing silently.
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -88,9 +89,14 @@ def reconciled(estimate: Estimate, measurements: tuple[Measurement, ...], *, gpu
         `measured` with its likely explanation; `required`, `headroom` and `verdict` from the measured peak where one
         applies to this GPU and the engine does not claim a pool.
     """
-    rows = tuple(_explained(estimate, row) for row in estimate.measured)
+    elsewhere = [m.gpu if None not in (m.gpu, gpu) and m.gpu != gpu else None for m in measurements]
+    rows = tuple(
+        _explained(estimate, row) if other is None else replace(row, note=f"measured on {other}, not {gpu}; {row.note}")
+        for row, other in zip_longest(estimate.measured, elsewhere[: len(estimate.measured)])
+    )
     estimate = replace(estimate, measured=rows)
-    applying = [m for m in measurements if m.gpu is None or gpu is None or m.gpu == gpu]
+    peaks = (None, estimate.peak.phase)  # a peak of another phase says nothing of what the worst one needs
+    applying = [m for m in measurements if m.phase in peaks and (m.gpu is None or gpu is None or m.gpu == gpu)]
     if estimate.claimed_bytes is not None or not applying:
         return estimate
     required = max((_measured_device(estimate, m) for m in applying), key=lambda a: a.expected)
