@@ -42,6 +42,8 @@ class Part(Struct, frozen=True):
 class StepProfile(Struct, frozen=True, kw_only=True):
     """Forward and backward of one micro-batch; layers of one kind share a part."""
 
+    __hash__ = object.__hash__  # made once per model and recipe: what is made of it is found by identity
+
     embedding: Part
     forward: tuple[Part, ...]
     """By kind of layer."""

@@ -1,9 +1,11 @@
 """From a job's settings to the recipe of its step."""
 
+from math import inf
 from typing import Literal
 
 from tonnage.estimate.training.losses import logit_bytes, path_name
 from tonnage.estimate.training.objectives import Objective
+from tonnage.estimate.training.per_model import per_model
 from tonnage.estimate.training.recipe import Recipe
 from tonnage.estimate.training.settings import Settings
 from tonnage.estimate.training.states import is_four_bit, upcasts
@@ -26,7 +28,7 @@ def recipe_of(settings: Settings, model: Model, form: WeightFormat, objective: O
         objective: What the objective adds.
 
     Returns:
-        The key under which the model's step is remembered.
+        The key under which the model's step is remembered; of the micro-batch it depends on its size and on `masks_windows`.
     """
     quantized = is_four_bit(form)
     stream = 4 if upcasts(settings, form) else min(settings.weight_bytes, _engine_width(settings))
@@ -53,7 +55,7 @@ def recipe_of(settings: Settings, model: Model, form: WeightFormat, objective: O
         saved_modules=settings.saved_modules,
         attention=_attention(settings),
         kernel="sdpa" if settings.attention == "sdpa" else "flash",
-        masks_windows=_masks_windows(settings, model),
+        masks_windows=masks_windows(settings, model),
         single=settings.micro_batch_size == 1,
         norm=settings.release.norm,
         checkpointing=_checkpointing(settings),
@@ -93,12 +95,18 @@ def _attention(settings: Settings) -> Literal["flash", "masked", "eager"]:
     return "masked" if padded else "flash"
 
 
-def _masks_windows(settings: Settings, model: Model) -> bool:
+def masks_windows(settings: Settings, model: Model) -> bool:
     """Flash kernels know windows; PyTorch's own attention takes a mask for them."""
     if settings.attention != "sdpa" or settings.release.code != "transformers":
         return False
+    return _smallest_window(model) < settings.sequence_length
+
+
+@per_model()
+def _smallest_window(model: Model) -> float:
+    """Infinite where no layer has a window. [tokens]"""
     windows = [g.layer.attention.window for g in model.layers if g.layer.attention is not None]
-    return any(window is not None and window < settings.sequence_length for window in windows)
+    return min((window for window in windows if window is not None), default=inf)
 
 
 def _checkpointing(settings: Settings) -> Literal["none", "full", "reentrant", "selective"]:

@@ -1,5 +1,6 @@
 """The candidate points of a step: which of them is the peak, and what is alive there."""
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from tonnage.estimate.training.profile import Part, StepProfile
@@ -48,6 +49,32 @@ class Batch(NamedTuple):
         return (1, self.tokens, self.tokens * self.length, self.padded, 1, self.scored)
 
 
+class Point(NamedTuple):
+    """One point of a step that may be its highest: a form of the batch's measures, and what does not depend on them."""
+
+    name: str
+    fixed: int
+    """Everything but what follows. [bytes]"""
+    tokens: int
+    """[bytes/token]"""
+    pairs: int
+    padded: int
+    scored: int
+    scratch: int
+    gradients: int
+    live: int
+    """Gathered parameters and reductions. [bytes]"""
+
+
+class Course(NamedTuple):
+    """The points of a step of one rank."""
+
+    forward: tuple[Point, ...]
+    backward: tuple[Point, ...]
+    kept: Form
+    """Activations of further micro-batches under way."""
+
+
 def highest(profile: StepProfile, batch: Batch, held: Held, rank: Rank) -> tuple[Moment, Moment]:
     """
     The highest point of forward and that of backward.
@@ -61,17 +88,50 @@ def highest(profile: StepProfile, batch: Batch, held: Held, rank: Rank) -> tuple
     Returns:
         Two moments.
     """
-    walk = _Walk(batch.measures, held)
+    course = _course(profile, held, rank, batch.in_flight)
+    measures = batch.measures
+    forward = _moment("forward", course.forward, measures, 0)
+    if batch.in_flight > 1:
+        forward = forward._replace(activations=forward.activations + value(course.kept, measures))
+    return forward, _moment("backward", course.backward, measures, held.buckets)
+
+
+def _moment(phase: str, points: tuple[Point, ...], measures: Form, buckets: int) -> Moment:
+    """The highest of some points by what it is made of."""
+    _, tokens, pairs, padded, _, scored = measures
+    most, best = -1, None
+    for point in points:
+        total = (
+            point.fixed + point.tokens * tokens + point.pairs * pairs + point.padded * padded + point.scored * scored
+        )
+        if best is None or total > most:
+            most, best = total, point
+    if best is None:
+        raise ValueError("a stage without layers")
+    return Moment(
+        phase=phase,
+        name=best.name,
+        activations=max(0, best.tokens * tokens + best.pairs * pairs + best.padded * padded),
+        logits=max(0, best.scored * scored),
+        scratch=best.scratch,
+        gradients=best.gradients,
+        live=best.live,
+        buckets=buckets,
+        temporary=0,
+    )
+
+
+@lru_cache(maxsize=4096)
+def _course(profile: StepProfile, held: Held, rank: Rank, in_flight: int) -> Course:
+    """The points of a step; the batch is not known yet."""
+    walk = _Walk(held)
     counts = counts_of(profile, rank)
     _forward(walk, profile, counts, rank, held)
-    forward = walk.moment("forward", 0)
-    if batch.in_flight > 1:
-        kept = times(walk.level, batch.in_flight - 1)
-        forward = forward._replace(activations=forward.activations + value(kept, batch.measures))
-        walk.level = plus(walk.level, kept)
-    walk.best = None
+    forward, walk.points = walk.points, []
+    kept = times(walk.level, in_flight - 1)
+    walk.level = plus(walk.level, kept)
     _backward(walk, profile, counts, rank, held)
-    return forward, walk.moment("backward", held.buckets)
+    return Course(tuple(forward), tuple(walk.points), kept)
 
 
 def counts_of(profile: StepProfile, rank: Rank) -> tuple[int, ...]:
@@ -84,53 +144,37 @@ def counts_of(profile: StepProfile, rank: Rank) -> tuple[int, ...]:
 
 
 class _Walk:
-    """Levels before and after the segments, and the highest point so far."""
+    """Levels before and after the segments, and the points passed so far."""
 
-    __slots__ = ("before", "best", "done", "level", "measures")
+    __slots__ = ("before", "done", "level", "points")
 
-    def __init__(self, measures: Form, held: Held) -> None:
-        self.measures = measures
+    def __init__(self, held: Held) -> None:
         self.before = held.gradients_before
         self.done = held.gradients_done
         self.level: Form = ZERO
-        self.best: tuple[int, str, Form, Form, int] | None = None
+        self.points: list[Point] = []
 
     def go(self, part: Part, count: int = 1) -> None:
         """Past `count` segments."""
         self.level = plus(self.level, part.net if count == 1 else times(part.net, count))
 
     def look(self, name: str, part: Part, live: int) -> None:
-        """Whether a point of the segment ahead is the highest; `live`: gathered parameters and reductions. [bytes]"""
-        level, measures = self.level, self.measures
-        one, tokens, pairs, padded, _, scored = measures
-        base = (
-            level[0] * one + level[1] * tokens + level[2] * pairs + level[3] * padded + level[5] * scored
-            + live + int(level[4] * self.done)
-        )  # fmt: skip
+        """The points of the segment ahead; `live`: gathered parameters and reductions. [bytes]"""
+        level, finished = self.level, int(self.level[4] * self.done)
         for point in part.points:
-            total = base + value(point, measures)
-            if self.best is None or total > self.best[0]:
-                self.best = (total, name, level, point, live)
-
-    def moment(self, phase: str, buckets: int) -> Moment:
-        """The highest point by what it is made of."""
-        if self.best is None:
-            raise ValueError("a stage without layers")
-        _, name, level, point, live = self.best
-        _, tokens, pairs, padded, _, scored = self.measures
-        return Moment(
-            phase=phase,
-            name=name,
-            activations=max(
-                0, (level[1] + point[1]) * tokens + (level[2] + point[2]) * pairs + (level[3] + point[3]) * padded
-            ),
-            logits=max(0, (level[5] + point[5]) * scored),
-            scratch=max(0, level[0] + point[0]),
-            gradients=max(0, self.before + point[4] + int(level[4] * self.done)),
-            live=live,
-            buckets=buckets,
-            temporary=0,
-        )
+            self.points.append(
+                Point(
+                    name=name,
+                    fixed=level[0] + point[0] + point[4] + finished + live,
+                    tokens=level[1] + point[1],
+                    pairs=level[2] + point[2],
+                    padded=level[3] + point[3],
+                    scored=level[5] + point[5],
+                    scratch=max(0, level[0] + point[0]),
+                    gradients=max(0, self.before + point[4] + finished),
+                    live=live,
+                )
+            )
 
 
 def _forward(walk: _Walk, profile: StepProfile, counts: tuple[int, ...], rank: Rank, held: Held) -> None:

@@ -1,0 +1,244 @@
+"""
+What of a training job neither the length nor the size of its micro-batch changes, and what these change by thresholds only.
+
+Both are remembered: most cards about a model differ in the micro-batch alone.
+"""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from tonnage.estimate.training.bands import Band, allocated_band, may_fall_short
+from tonnage.estimate.training.counters import Ratio, ratio
+from tonnage.estimate.training.findings import findings_of
+from tonnage.estimate.training.fused import fused_profile
+from tonnage.estimate.training.items import item
+from tonnage.estimate.training.objectives import Objective, objective_of
+from tonnage.estimate.training.per_model import per_model
+from tonnage.estimate.training.profile import StepProfile, offloaded, step_profile
+from tonnage.estimate.training.recipe import Recipe
+from tonnage.estimate.training.recipes import closed_form, masks_windows, recipe_of
+from tonnage.estimate.training.settings import Settings, settings
+from tonnage.estimate.training.sharding import Held, held
+from tonnage.estimate.training.sizes import Rank, ranks_of
+from tonnage.estimate.training.states import causal_masks, loaded_format
+from tonnage.estimate.training.usual import usual_model
+from tonnage.laws.training_sharding import in_flight
+from tonnage.spec.card import Training
+from tonnage.spec.facts import WeightFormat
+from tonnage.spec.model import Model
+from tonnage.spec.report import Finding, MemoryItem
+from tonnage.spec.workload import Workload
+
+KEPT = 2048
+"""Regimes kept in process; the oldest goes first. [unitless]"""
+
+
+class Share(NamedTuple):
+    """One pipeline stage's rank, whatever the micro-batch."""
+
+    rank: Rank
+    holds: Held
+    ranks: tuple[int, ...]
+    resident: tuple[MemoryItem, ...]
+    """Weights, adapters, master weights, optimizer states, permanent buffers, reference models."""
+    resident_bytes: int
+    loading: tuple[MemoryItem, ...]
+    """Weights as they arrive; more where the whole model passes through the GPU before it is cut."""
+    in_flight: int
+    """Micro-batches whose activations are held. [unitless]"""
+
+
+class Standing(msgspec.Struct, frozen=True, eq=False):
+    """A job without its micro-batch."""
+
+    workload: Workload
+    settings: Settings
+    """With some micro-batch."""
+    objective: Objective
+    form: WeightFormat
+    shares: tuple[Share, ...]
+    findings: tuple[Finding, ...]
+
+    def at(self, card: Training) -> Settings:
+        """The settings with a card's own micro-batch."""
+        return replace(
+            self.settings,
+            card=card,
+            micro_batch_size=card.micro_batch_size or self.settings.micro_batch_size,
+            sequence_length=card.sequence_length or self.settings.sequence_length,
+        )
+
+
+class Regime(NamedTuple):
+    """What the micro-batch decides by thresholds only."""
+
+    profile: StepProfile
+    band: Band
+    ratios: tuple[Ratio, Ratio, Ratio]
+    """How the allocator's pool compares with its tensors in forward, backward and optimizer step."""
+
+
+class Asked:
+    """A workload by what the job depends on: its training card by content, facts by identity, no GPU."""
+
+    __slots__ = ("hash", "key", "workload")
+
+    def __init__(self, workload: Workload, training: Training | None) -> None:
+        self.workload = workload
+        self.key = (
+            msgspec.msgpack.encode(training),
+            id(workload.model),
+            id(workload.weight_format),
+            id(workload.profile),
+            id(workload.optimizer),
+            workload.placement,
+            workload.weight_bytes,
+            workload.card.weights.bytes,
+            workload.profile_certain,
+        )
+        self.hash = hash((self.key[0], self.key[1], self.key[2]))
+
+    def __hash__(self) -> int:
+        return self.hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Asked) and self.key == other.key
+
+
+def standing(workload: Workload) -> Standing:
+    """
+    The job of a workload without its micro-batch.
+
+    Args:
+        workload: Resolved card with a training part.
+
+    Returns:
+        The same object for cards that differ in the micro-batch only.
+
+    Raises:
+        SizingError: The card contradicts itself, or no law covers it.
+    """
+    training = workload.training
+    if training is not None:
+        # a stated length or size becomes 1: whether it is stated decides what is assumed, its value does not
+        one_batch = training.micro_batch_size and 1
+        training = replace(training, micro_batch_size=one_batch, sequence_length=training.sequence_length and 1)
+    return _standing(Asked(workload, training))
+
+
+@lru_cache(maxsize=1024)
+def _standing(asked: Asked) -> Standing:
+    workload = asked.workload
+    if not workload.model.known:
+        placed = workload.placement
+        model = usual_model(workload.model, placed.tensor_parallel_size, placed.pipeline_parallel_size)
+        workload = replace(workload, model=model)
+    job = settings(workload)
+    objective = objective_of(job)
+    return Standing(
+        workload=workload,
+        settings=job,
+        objective=objective,
+        form=loaded_format(workload, job)[0],
+        shares=tuple(_share(workload, job, objective, rank) for rank in ranks_of(workload, job)),
+        findings=findings_of(workload, objective),
+    )
+
+
+_regimes: dict[tuple[Standing, int, bool, bool], Regime] = {}
+
+
+def regime(base: Standing, job: Settings) -> Regime:
+    """
+    What a micro-batch decides by thresholds only.
+
+    Args:
+        base: The job without its micro-batch.
+        job: Its settings with it.
+
+    Returns:
+        The step's profile, the band, and how the allocator behaves.
+    """
+    key = (base, job.micro_batch_size, masks_windows(job, base.workload.model), may_fall_short(job))
+    found = _regimes.get(key)
+    if found is None:
+        if len(_regimes) >= KEPT:
+            _regimes.pop(next(iter(_regimes)), None)
+        found = _regimes[key] = _regime(base, job)
+    return found
+
+
+def _regime(base: Standing, job: Settings) -> Regime:
+    model, checkpointed = base.workload.model, job.gradient_checkpointing != "none"
+    moving = ratio(job, checkpointed=checkpointed, step_wins=False)
+    routed = any(g.layer.moe is not None for g in model.layers)
+    return Regime(
+        profile=profile_of(model, recipe_of(job, model, base.form, base.objective)),
+        band=allocated_band(job, known=model.trust != "count", generic=model.trust == "generic", routed=routed),
+        ratios=(moving, moving, ratio(job, checkpointed=checkpointed, step_wins=True)),
+    )
+
+
+@per_model()
+def profile_of(model: Model, recipe: Recipe) -> StepProfile:
+    """The model's step: on the tape, or by closed forms where kernels are fused."""
+    profile = fused_profile(model, recipe) if closed_form(recipe) else step_profile(model, recipe)
+    return offloaded(profile, recipe.offload_stash) if recipe.offload_stash else profile
+
+
+def _share(workload: Workload, job: Settings, objective: Objective, rank: Rank) -> Share:
+    holds = held(job, rank.sizes)
+    resident = _resident(workload, job, objective, holds)
+    ranks = job.tensor_parallel_size * job.ranks * job.context_parallel_size
+    return Share(
+        rank=rank,
+        holds=holds,
+        ranks=tuple(range(rank.stage * ranks, (rank.stage + 1) * ranks)),
+        resident=resident,
+        resident_bytes=sum(i.bytes.expected for i in resident),
+        loading=_loading(holds, resident),
+        in_flight=_in_flight(job, rank),
+    )
+
+
+def _in_flight(job: Settings, rank: Rank) -> int:
+    stages = job.pipeline_parallel_size
+    if stages == 1:
+        return 1
+    return in_flight(stage=rank.stage, stages=stages, micro_batches=max(stages, job.gradient_accumulation_steps))
+
+
+def _resident(workload: Workload, job: Settings, objective: Objective, holds: Held) -> tuple[MemoryItem, ...]:
+    model, form = workload.model, workload.weight_format
+    detail = f"{form.id}, {job.sharding}"
+    found = [item("weights", holds.weights, "laws.weights", model.source, detail=detail, basis="exact")]
+    if masks := causal_masks(model):
+        found.append(item("buffers", masks, "estimate.training.states.causal_masks", "transformers gpt_bigcode"))
+    if holds.adapters:
+        found.append(item("adapters", holds.adapters, "laws.adapters.lora", "arXiv:2106.09685", basis="exact"))
+    if holds.master:
+        found.append(item("master_weights", holds.master, "laws.training_sharding.shard", "fp32 copies"))
+    optimizer = workload.optimizer
+    if holds.states and optimizer is not None:
+        law = f"laws.optimizer.{optimizer.law}"
+        found.append(item("optimizer_states", holds.states, law, optimizer.source, detail=optimizer.id, basis="exact"))
+    if holds.permanent:
+        law = "laws.training_sharding.zero3_reduce_bucket"
+        found.append(item("gradient_buckets", holds.permanent, law, "DeepSpeed stage3"))
+    if objective.frozen_models:
+        amount = objective.frozen_models * holds.weights
+        found.append(item("reference_model", amount, "laws.weights", "huggingface/trl@f2cd57710"))
+    return tuple(found)
+
+
+def _loading(holds: Held, resident: tuple[MemoryItem, ...]) -> tuple[MemoryItem, ...]:
+    items = [i for i in resident if i.component in ("weights", "adapters", "reference_model")]
+    extra = holds.load - holds.weights
+    if extra > 0:
+        law = "laws.training_sharding.summoned"
+        band = (extra // 8, extra // 5)
+        items.append(item("unsharded_parameters", extra, law, "torch summon_full_params", detail="load", band=band))
+    return tuple(items)
