@@ -13,7 +13,7 @@ from tonnage.estimate.remedies import Rung, Scene
 from tonnage.fit.links import fast_domain
 from tonnage.fit.need import Need
 from tonnage.fit.pricing import candidate_price
-from tonnage.fit.requirements import MET
+from tonnage.fit.requirements import EXCLUDED, MET
 from tonnage.fit.search import Found
 from tonnage.fit.technical import Technical, estimated, shardings
 from tonnage.spec.card import SizingCard
@@ -124,13 +124,14 @@ def _of_the_layout(base: Found, need: Need) -> Iterator[Alternative]:
             estimated(variant, technical.gpu, order.gpus, placement, sharding=s) for s in shardings(variant, placement)
         )
         best = min(tried, key=lambda t: t.preference)
-        if best.required is not None:
+        if best.required is not None and best.verdict != EXCLUDED:
             yield _change("/placement", _sizes(technical), _sizes(best), technical, best, risk)
 
 
 def _of_the_hardware(base: Found, others: list[Found], need: Need) -> Iterator[Alternative]:
-    """One more step of the same GPU, and the next bigger GPU at the same count: the cheapest order of each."""
+    """One more step of the same GPU, and the next bigger GPU at the same count: the cheapest order of each that may be."""
     order = base.order
+    others = [f for f in others if f.status != EXCLUDED]
     more = [f for f in others if f.order.gpu.id == order.gpu.id and f.order.gpus > order.gpus]
     fewest = min((f.order.gpus for f in more), default=0)
     bigger = [

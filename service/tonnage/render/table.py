@@ -31,8 +31,15 @@ def fit(answer: FitAnswer) -> str:
     ]
     if answer.diagnosis is not None:
         blocks.append(_diagnosis(answer.diagnosis))
-    blocks.append([f"catalogue {answer.versions.catalog}   method {answer.versions.method}   {answer.digest}"])
+    versions = f"catalogue {answer.versions.catalog}   method {answer.versions.method}   {answer.digest}"
+    blocks.append([*_hours(answer), versions])
     return "\n\n".join("\n".join(lines) for lines in blocks if lines) + "\n"
+
+
+def _hours(answer: FitAnswer) -> list[str]:
+    """What time the prices are for."""
+    priced = next((c.price for c in answer.candidates if c.price is not None), None)
+    return [] if priced is None else [f"prices     for {priced.duration_hours:g} h of use"]
 
 
 def columns(rows: Sequence[Row], *, right: Sequence[int] = ()) -> list[str]:
@@ -151,15 +158,17 @@ def _current(answer: FitAnswer) -> list[str]:
 def _fit_head(answer: FitAnswer) -> list[str]:
     found, chosen = answer.considered, answer.selected
     counts = f"{found.met} met, {found.needs_confirmation} to confirm, {found.excluded} excluded, {found.dominated} dominated"
+    aside = f"; {found.apart} packages left aside (spot or marketplace only)" if found.apart else ""
     return [
         f"{clean(answer.model.id or answer.model.family)}: {answer.model.parameters.total:,} parameters",
         f"selected   {_one_line(chosen) if chosen else 'nothing: no candidate has every requirement met'}",
-        f"looked at  {found.candidates} candidates of {found.skus} packages: {counts}; {found.apart} packages apart",
+        f"looked at  {found.candidates} candidates of {found.skus} packages: {counts}{aside}",
     ]
 
 
 def _one_line(candidate: Candidate) -> str:
-    return f"{clean(candidate.sku)}: {package(candidate)}, {layout(candidate.placement)}, {price(candidate.price)}"
+    place = f"{package(candidate)}, {layout(candidate.placement)}"
+    return f"{clean(candidate.sku)}: {place}, {price(candidate.price)} (rank {candidate.rank})"
 
 
 def _candidates(answer: FitAnswer) -> list[str]:

@@ -55,7 +55,9 @@ def largest_first(items: Iterable[MemoryItem]) -> list[MemoryItem]:
 
 def price(cost: CandidatePrice | None) -> str:
     """Total for the duration, or that there is none."""
-    return "no price" if cost is None else f"{cost.for_duration:f} {cost.currency}"
+    if cost is None:
+        return "no price"
+    return f"{cost.for_duration:.{2 if cost.for_duration >= 1 else 4}f} {cost.currency}"
 
 
 def package(candidate: Candidate) -> str:
