@@ -5,6 +5,7 @@ The same functions are driven at random, by coverage (atheris) and by Hypothesis
 anything else that is raised is a finding.
 """
 
+import copy
 import json
 import re
 from collections.abc import Callable
@@ -86,7 +87,7 @@ def headers() -> list[dict[str, Any]]:
 def spoilt(document: Any, choices: Choices) -> Any:
     """A document with a few values replaced, dropped, moved or doubled."""
     made = json.loads(json.dumps(document))
-    for _ in range(1 + choices.below(4)):
+    for _ in range(choices.below(5)):
         place: Any = made
         while True:
             keys = list(place) if isinstance(place, dict) else list(range(len(place)))
@@ -107,13 +108,13 @@ def _spoil(place: Any, key: Any, keys: list[Any], choices: Choices) -> None:
         case 0:
             del place[key]
         case 1:
-            place[key] = place[choices.of(keys)]
+            place[key] = copy.deepcopy(place[choices.of(keys)])
         case 2 if isinstance(place[key], int):
             place[key] = place[key] * choices.of((-1, 0, 2, 3)) + choices.of((0, 1, -1))
         case 3:
             place[key] = [place[key]] * choices.below(5)
         case _:
-            place[key] = choices.of(_ODD)
+            place[key] = copy.deepcopy(choices.of(_ODD))
 
 
 def spoilt_text(text: str, choices: Choices) -> str:
@@ -212,8 +213,7 @@ def card(data: bytes) -> None:
 def request(data: bytes) -> None:
     choices = Choices(data)
     document = choices.of(_CARDS) | {
-        "requirements": {"min_bandwidth": "2 TB/s", "providers": ["aws"]},
-        "duration": "3 days",
+        "requirements": {"min_bandwidth": "2 TB/s", "duration": "3 days", "max_price": "500 USD"}
     }
     _refused_kindly(lambda: decode_request(json.dumps(spoilt(document, choices)).encode()))
 

@@ -1,5 +1,6 @@
 """The only place that wires: settings, catalogue, routes, lifespan, envelope."""
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -24,6 +25,7 @@ from tonnage.api.routing import ExpressLane, Route, litestar_handler
 from tonnage.api.settings import Settings, read_settings
 from tonnage.api.sizing import Desk, Sizing
 from tonnage.api.telemetry import AccessLog, Telemetry
+from tonnage.api.warm import warm
 from tonnage.catalog import load_catalog
 
 if TYPE_CHECKING:
@@ -130,6 +132,15 @@ def explained(scope: Mapping[str, Any], error: Exception) -> Answer:
     return problem_answer(problem, scope["path"])
 
 
+async def _warm(runtime: Runtime) -> None:
+    try:
+        await asyncio.to_thread(warm, runtime.desk.sizing)
+    except Exception:
+        logger.exception("warming up failed; the first requests will be slower")
+    finally:
+        runtime.lifecycle.warming = False
+
+
 def _lifespan(runtime: Runtime, log: AccessLog | None) -> Any:
     @asynccontextmanager
     async def lifespan(_app: Litestar) -> AsyncIterator[None]:
@@ -137,10 +148,13 @@ def _lifespan(runtime: Runtime, log: AccessLog | None) -> Any:
         runtime.gate.counter.start()
         watch = Watch(runtime)
         watch.start()
+        runtime.lifecycle.warming = True
+        warming = asyncio.create_task(_warm(runtime))
         try:
             yield
         finally:
             runtime.lifecycle.draining = True
+            await warming
             await watch.close()
             if runtime.desk.hub is not None:
                 await runtime.desk.hub.close()

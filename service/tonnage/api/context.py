@@ -20,9 +20,10 @@ _VARY = (b"vary", b"accept")
 
 
 class Lifecycle:
-    """Whether the process is on its way out, and how much it still does."""
+    """Whether the process is on its way in or out, and how much it still does."""
 
     def __init__(self) -> None:
+        self.warming = False
         self.draining = False
         self.in_flight = 0
 

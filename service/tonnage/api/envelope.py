@@ -35,6 +35,8 @@ _STATIC_HEADERS = (
     (b"referrer-policy", b"no-referrer"),
     (b"x-frame-options", b"DENY"),
 )
+_LAST_ANSWER = (b"connection", b"close")
+"""While the process drains: the next request goes to another replica, before this port closes."""
 
 
 class Envelope:
@@ -53,6 +55,11 @@ class Envelope:
         self._prefix = secrets.token_hex(6).encode()
         self._numbers = itertools.count(1)
         self.telemetry.in_flight.set_function(lambda: self._lifecycle.in_flight)
+
+    @property
+    def draining(self) -> bool:
+        """Whether the process is on its way out."""
+        return self._lifecycle.draining
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Serve one request (ASGI)."""
@@ -82,7 +89,7 @@ class Envelope:
             await self._fail(exchange, error)
 
     def _cross_origin(self, exchange: "_Exchange") -> Answer | None:
-        exchange.extra = self._origins.headers(exchange.headers)
+        exchange.extra = [*exchange.extra, *self._origins.headers(exchange.headers)]
         return self._origins.preflight(exchange.method, exchange.headers)
 
     async def _fail(self, exchange: "_Exchange", error: Exception) -> None:
@@ -126,7 +133,7 @@ class _Exchange:
         self.request_id = envelope.request_id(self.headers.get(b"x-request-id"))
         self.status = 0
         self.sent_bytes = 0
-        self.extra: list[tuple[bytes, bytes]] = []
+        self.extra: list[tuple[bytes, bytes]] = [_LAST_ANSWER] if envelope.draining else []
         self._send = send
         state = self.scope.setdefault("state", {})
         state["headers"] = self.headers

@@ -36,11 +36,12 @@ async def healthz(context: Context) -> Answer:
 
 
 async def readyz(context: Context) -> Answer:
-    """The catalogue is loaded and the process is not shutting down; the state of Redis is shown, never fatal."""
+    """Catalogue and laws are loaded and the process is not shutting down; the state of Redis is shown, never fatal."""
     refuse_parameters(parameters(context.query))
     runtime = context.runtime
-    if runtime.lifecycle.draining:
-        raise ProblemError(NOT_READY, "shutting down", headers=[(b"retry-after", b"1")])
+    if runtime.lifecycle.draining or runtime.lifecycle.warming:
+        way = "shutting down" if runtime.lifecycle.draining else "warming up"
+        raise ProblemError(NOT_READY, way, headers=[(b"retry-after", b"1")])
     state = Readiness(
         status="ready",
         versions={"service": __version__, "catalog": runtime.desk.sizing.version, "method": METHOD_VERSION},

@@ -13,6 +13,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from tonnage.api.problems import BAD_REQUEST, HEAD_TOO_LARGE, ProblemError, encode
 from tonnage.api.settings import Settings
 
+_LAST_SECONDS = 0.25
+
 
 def guarded_protocol(settings: Settings) -> type[HttpToolsProtocol]:
     """
@@ -73,6 +75,13 @@ class _GuardedProtocol(HttpToolsProtocol):
             self._unset_keepalive_if_required()
             handler = self.timeout_keep_alive_handler
             self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, handler)
+
+    def shutdown(self) -> None:
+        """Leave, but not before a request that is already on its way has had a moment to arrive and be answered."""
+        if self.cycle is None or self.cycle.response_complete:
+            self.loop.call_later(_LAST_SECONDS, super().shutdown)
+        else:
+            super().shutdown()
 
     def _head_size(self) -> int:
         return len(self.url) + sum(len(name) + len(value) + len(b": \r\n") for name, value in self.headers)

@@ -218,7 +218,7 @@ class Fields:
         return self.count(name) or None
 
     def _whole(self, name: str, value: Any, *, least: int) -> int:
-        whole = isinstance(value, int | float) and not isinstance(value, bool) and value == int(value)
+        whole = isinstance(value, int | float) and not isinstance(value, bool) and value % 1 == 0
         if not whole or not least <= value <= LARGEST:
             key = self.key(name)
             raise ContradictoryWorkload(
