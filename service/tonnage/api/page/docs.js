@@ -17,6 +17,9 @@ const resolve = (schema) => {
   return { name, schema: schema || {} };
 };
 
+const followed = (node) =>
+  node.$ref ? node.$ref.slice(2).split("/").reduce((place, step) => place[step], api) : node;
+
 const typeOf = (schema) => {
   const { name, schema: found } = resolve(schema);
   if (name) return name;
@@ -67,7 +70,7 @@ const tryOut = (path, verb, operation) => {
   const form = element("form");
   const inputs = new Map();
   const body = element("textarea", { rows: 14, spellcheck: false, ariaLabel: "Body" });
-  for (const parameter of operation.parameters || []) {
+  for (const parameter of (operation.parameters || []).map(followed)) {
     const input = element("input", { ariaLabel: parameter.name, value: parameter.example ?? "" });
     inputs.set(parameter, input);
   }
@@ -120,7 +123,8 @@ const show = (path, verb, operation) => {
     details.append(element("h3", { textContent: "Body" }), fieldsOf(operation.requestBody.content["application/json"].schema));
   }
   details.append(element("h3", { textContent: "Answers" }));
-  for (const [status, answer] of Object.entries(operation.responses)) {
+  for (const [status, reference] of Object.entries(operation.responses)) {
+    const answer = followed(reference);
     const kinds = Object.keys(answer.content || {}).join(", ");
     const box = element("details", {}, element("summary", { textContent: `${status} ${answer.description} ${kinds && `(${kinds})`}` }));
     for (const media of Object.values(answer.content || {}).slice(0, 1)) if (media.schema) box.append(fieldsOf(media.schema));
