@@ -368,3 +368,48 @@ def test_latents_are_stored_in_the_rows_and_blocks_of_the_releases_kernel(versio
 
     assert 2 * row == cache.bytes_per_token
     assert block == cache.block_size
+
+
+# Layers that keep a window and a compressed past. Given the pool, the logs of vllm-project/vllm#51041 (0.26: 1,009,661
+# tokens) and #44376 (0.22: 6.66 GiB for 30,000 tokens, at most 13,528 in 5.44 GiB) print these.
+
+
+def compressed(version, pool, **serving):
+    settings = {
+        "engine_version": version,
+        "kv_cache_dtype": "fp8",
+        "kv_cache_memory_bytes": round(pool * GiB),
+        **serving,
+    }
+    request = {"model": {"id": "deepseek-ai/DeepSeek-V4-Flash"}, "serving": {"engine": "vllm", **settings},
+               "placement": {"gpu": "h20", "tensor_parallel_size": 2}}  # fmt: skip
+    return account(resolve(catalog(), msgspec.convert(request, SizingCard)))
+
+
+def test_windows_and_compressed_pasts_share_blocks_of_unequal_pages():
+    found = compressed("0.22.0", 5.44, max_model_len=30_000, max_num_batched_tokens=16_384)
+    assert found.kv_cache.detail.startswith("5 groups share the pool")
+    assert found.loads[0].demand_kv.expected / GiB == pytest.approx(6.66, abs=0.005)
+    assert found.kv_cache.largest_max_model_len == pytest.approx(13_528, abs=8)
+    assert any(f.status == "excluded" and "max_model_len" in f.reason for f in found.findings)
+
+
+@pytest.mark.parametrize(
+    ("pool", "length", "batch", "tokens"), [(7.01, 912_128, 4_096, 1_009_661), (7.71, 121_344, 8_192, 150_992)]
+)
+def test_the_printed_concurrency_weighed_classes_by_bytes(pool, length, batch, tokens):
+    found = compressed("0.26.0", pool, max_model_len=length, max_num_batched_tokens=batch)
+    assert found.kv_cache.capacity_tokens.expected == pytest.approx(tokens, rel=0.002)
+
+
+def test_since_0_29_a_block_costs_what_the_widest_group_needs():
+    # 21 layers of 37,440 + 8,640 and 20 of 1,728 bytes; before, 22 of the first for the windows' groups.
+    pool = 8 * 1_002_240 * 100 / GiB
+    assert compressed("0.29.0", pool, max_model_len=4_096).kv_cache.blocks == pytest.approx(800, abs=1)
+    assert compressed("0.28.0", pool, max_model_len=4_096).kv_cache.blocks == 800 * 1_002_240 // 1_039_680
+
+
+@pytest.mark.parametrize(("version", "refused"), [("0.29.0", True), ("0.30.0", False)])
+def test_a_cache_that_the_compressed_kernel_does_not_read_is_refused(version, refused):
+    found = compressed(version, 20, max_model_len=4_096, kv_cache_dtype="auto")
+    assert any(f.status == "excluded" and "fp8" in f.reason for f in found.findings) is refused

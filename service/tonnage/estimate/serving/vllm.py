@@ -12,6 +12,7 @@ from tonnage.estimate.serving.drafts import Draft, draft
 from tonnage.estimate.serving.plans import Plans
 from tonnage.estimate.serving.rank_shape import rank_shape
 from tonnage.estimate.serving.vllm_cache import Layout, layout
+from tonnage.estimate.serving.vllm_compressed_cache import BLOCK, compressed_layout, is_compressed
 from tonnage.estimate.serving.vllm_profile import Peak, Rank, peak
 from tonnage.estimate.serving.vllm_runtime import Graphs, Outside, graphs, outside
 from tonnage.estimate.serving.vllm_settings import Settings, settings, traits
@@ -326,6 +327,16 @@ def _pool(common: Common, *, weights: Amount, stored: int, profiled: Peak, graph
 
 def _layout(workload: Workload, chosen: Settings, stages: tuple[StageWeights, ...], drafted: Draft) -> Layout:
     model, placement = workload.model, workload.placement
+    rule = chosen.release.compressed_block
+    if rule != "none" and is_compressed(model):
+        return compressed_layout(
+            model,
+            stages,
+            rule=rule,
+            by_bytes=chosen.release.concurrency_by_bytes,
+            block_size=chosen.block_size if chosen.block_size_given else BLOCK,
+            draft_layers=drafted.layers,
+        )
     return layout(
         model,
         *chosen.kv_formats,

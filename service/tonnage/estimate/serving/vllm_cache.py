@@ -11,7 +11,7 @@ from tonnage.errors import Unsupported
 from tonnage.estimate.caches import decoder_groups, layer_cache_bytes_per_token, layer_state_bytes
 from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.weights import StageWeights
-from tonnage.laws import kv_blocks, kv_cache
+from tonnage.laws import compressed_blocks, kv_blocks, kv_cache
 from tonnage.spec.facts import KvFormat
 from tonnage.spec.model import Layer, Model
 from tonnage.units import round_up
@@ -86,6 +86,8 @@ class Layout(Struct, frozen=True, kw_only=True):
     """Cache of one token by stage, windows not full. [bytes/token]"""
     state_bytes: tuple[int, ...]
     """Recurrent state of one sequence by stage. [bytes]"""
+    printed_weights: tuple[int, ...] = ()
+    """Bytes of each class by which the log weighs its blocks; none where it counts blocks. [bytes]"""
 
     @property
     def group_count(self) -> int:
@@ -113,6 +115,15 @@ class Layout(Struct, frozen=True, kw_only=True):
         for cached, count in zip(self.classes, self.groups, strict=True):
             blocks += count * cached.request_blocks(tokens, in_flight, spare_states)
         return blocks
+
+    def printed_request_blocks(self, tokens: int, in_flight: int, spare_states: int) -> int:
+        """Blocks of one request by which the log divides. [blocks]"""
+        if not self.printed_weights:
+            return self.request_blocks(tokens, in_flight, spare_states)
+        return compressed_blocks.weighted_blocks(
+            class_blocks=[c.request_blocks(tokens, in_flight, spare_states) for c in self.classes],
+            class_bytes=self.printed_weights,
+        )
 
 
 @remembered()

@@ -46,7 +46,7 @@ def kv_cache(pool: Amount, cut: Layout, chosen: Settings, blocks: Amount | None)
     Returns:
         Pool, tokens, blocks, concurrency and the longest request that fits.
     """
-    per_request = cut.request_blocks(chosen.max_model_len, chosen.in_flight_tokens, chosen.spare_states)
+    per_request = cut.printed_request_blocks(chosen.max_model_len, chosen.in_flight_tokens, chosen.spare_states)
     if blocks is None:
         return KvCache(
             bytes_per_token=max(cut.token_bytes), state_bytes_per_sequence=max(cut.state_bytes),
@@ -132,10 +132,14 @@ def _largest_length(cut: Layout, flight: int, spare: int, blocks: int) -> int | 
     windows = [(c, n) for c, n in capped if c.kind in ("sliding", "chunked")]
     if not windows or length >= max(c.window for c, _ in windows) + flight:
         return length
-    constant = sum(n for c, n in windows if c.kind == "sliding") + sum(
-        n * c.request_blocks(_ENDLESS, flight, spare) for c, n in capped if c.kind not in ("sliding", "chunked")
-    )
-    return max(length, max(0, blocks - constant) // (each + sum(n for _, n in windows)) * smallest)
+    low, high = length, max(c.window for c, _ in windows) + flight
+    while low < high:
+        middle = (low + high + 1) // 2
+        if cut.request_blocks(middle, flight, spare) <= blocks:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 @remembered()

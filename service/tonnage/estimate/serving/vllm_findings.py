@@ -7,6 +7,7 @@ from msgspec import Struct
 from tonnage.estimate.serving.demand import Demand
 from tonnage.estimate.serving.profiled_items import largest_item
 from tonnage.estimate.serving.vllm_cache import Layout
+from tonnage.estimate.serving.vllm_compressed_cache import is_compressed
 from tonnage.estimate.serving.vllm_settings import Settings
 from tonnage.laws import budget
 from tonnage.spec.report import Amount, Finding, Verdict
@@ -21,6 +22,8 @@ INVALIDATED_BY = (
     "another engine version, attention backend or compilation setting",
     "a driver that leaves less of the card",
 )
+_FP8_ROW = 128
+"""Any row: of fp8 it takes as many bytes as elements. [elements]"""
 _BFLOAT16_SINCE = 8
 """vllm/worker/worker.py _check_if_gpu_supports_dtype. [major number]"""
 
@@ -98,7 +101,17 @@ def _settings(facts: Facts) -> list[Finding]:
                 field="/serving/max_num_seqs",
             )
         )
-    return [*found, *_dtype(facts), *_long_items(facts)]
+    return [*found, *_dtype(facts), *_compressed_cache(facts), *_long_items(facts)]
+
+
+def _compressed_cache(facts: Facts) -> list[Finding]:
+    """The kernel of compressed layers reads an fp8 cache only, which older releases must be told."""
+    chosen = facts.settings
+    quantized = chosen.kv_formats[0].row_bytes(_FP8_ROW) == _FP8_ROW
+    if quantized or chosen.rocm or chosen.release.quantizes_compressed_cache or not is_compressed(facts.workload.model):
+        return []
+    reason = f"vLLM {chosen.release.since} reads only an fp8 cache of this model: set kv_cache_dtype fp8"
+    return [Finding(status="excluded", reason=reason, field="/serving/kv_cache_dtype")]
 
 
 def _dtype(facts: Facts) -> list[Finding]:

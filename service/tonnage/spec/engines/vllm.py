@@ -159,6 +159,13 @@ class Vllm(Release, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How "GPU KV cache size" is computed: blocks x block, blocks // groups x block, concurrency x max_model_len."""
     hybrid_kv: Literal["none", "sliding", "chunked"]
     """Layers that get groups of their own: none (every layer counts as full), sliding windows, also chunked-local."""
+    compressed_block: Literal["none", "tuples", "packed", "widest"] = "none"
+    """What a block costs where layers compress their past: unknown, a page of every size for the deepest group's layers,
+    for each size as many as a group has, or the widest group."""
+    concurrency_by_bytes: bool = False
+    """The printed concurrency weighs such layers' blocks by bytes."""
+    quantizes_compressed_cache: bool = False
+    """Such layers' cache is fp8 without being told; before, it does not start."""
     recurrent_prefix_cache: Literal["none", "opt_in", "default"] = "none"
     """Prefix caching beside recurrent layers: not there, off unless asked for, on."""
     every_state_model_types: tuple[str, ...] = ()
