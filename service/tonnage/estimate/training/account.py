@@ -160,7 +160,7 @@ def _fragmentation(
 ) -> MemoryItem:
     """What the allocator's pool holds beyond the tensors in it."""
     sharded = job.sharding in FSDP and not job.in_backward
-    idle = max(0, stage.moments[-1].gradients - moment.gradients) if sharded else 0
+    idle = max(0, stage.moments[2].gradients - moment.gradients) if sharded else 0
     low, expected, high = counters.fragmentation(
         regime,
         allocated=stage.resident_bytes + moment.total,

@@ -6,7 +6,7 @@ from tonnage.spec.workload import Workload
 
 _GENERATION = Finding(
     status="needs_confirmation",
-    reason="generation beside training is not counted: state what the engine takes, as reserve",
+    reason="samples are taken to come from generate(): state what a colocated engine takes, as reserve",
     field="/training/objective",
 )
 _LOSS = Finding(

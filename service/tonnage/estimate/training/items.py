@@ -49,5 +49,6 @@ def _parts(moment: Moment, quantized: bool) -> tuple[tuple[str, int, str, str], 
         (scratch, moment.scratch, "laws.activations", TAPE_SOURCE),
         ("unsharded_parameters", moment.live, "laws.training_sharding.gathered_unit", GATHER_SOURCE),
         ("gradient_buckets", moment.buckets, "laws.gradients.ddp_buckets", "torch DDP, DeepSpeed ZeRO"),
+        ("kv_cache", moment.cache, "laws.kv_cache.full_attention", "transformers DynamicCache"),
         ("optimizer_temporary", moment.temporary, "laws.optimizer.foreach_step", "pytorch/pytorch@v2.9.0 torch/optim"),
     )

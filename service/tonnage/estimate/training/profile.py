@@ -93,6 +93,25 @@ def step_profile(model: Model, recipe: Recipe) -> StepProfile:
     )
 
 
+def forward_without_gradients(model: Model, recipe: Recipe) -> tuple[Form, ...]:
+    """
+    Highest points of a forward pass in which nothing is kept.
+
+    Args:
+        model: Architecture.
+        recipe: What decides which tensors there are.
+
+    Returns:
+        Forms above what is resident.
+    """
+    kinds = _kinds(model, recipe)
+    tape = Tape(autocast=recipe.autocast)
+    tape.no_grad = True
+    run = _Run(tape, model, recipe, [layer for layer, _ in kinds])
+    run.layers_alone()
+    return undominated(point for segment in tape.segments for point in segment.points)
+
+
 def offloaded(profile: StepProfile, stash: int) -> StepProfile:
     """
     The step when what layers keep is moved to the host.
@@ -163,7 +182,8 @@ class _Run:
         head_trains = recipe.trains or "head" in recipe.saved_modules
         embedding_trains = recipe.trains or "embed" in recipe.saved_modules
         self.embedding = Parameter(self.vocabulary, recipe.norm_bytes, embedding_trains)
-        self.head = Parameter(self.vocabulary, recipe.norm_bytes, head_trains)
+        outputs = model.hidden_size if recipe.scores else self.vocabulary
+        self.head = Parameter(outputs, recipe.norm_bytes, head_trains or recipe.scores)
         if model.tie_word_embeddings and embedding_trains:
             self.head = self.embedding
 
@@ -186,6 +206,14 @@ class _Run:
         tape.end_autocast()
         if self.recipe.checkpointing == "none":
             self.masks.clear()
+
+    def layers_alone(self) -> None:
+        """Embedding and one layer of each kind in one segment."""
+        self.tape.segment("layers")
+        x = self._embedded()
+        for block in self.blocks:
+            x = block(x)
+            block.drop_casts()
 
     def _embedded(self) -> Tensor:
         tape, model, recipe = self.tape, self.model, self.recipe
@@ -227,7 +255,9 @@ class _Run:
 
     def _head_and_loss(self, h: Tensor) -> Tensor:
         tape = self.tape
-        if self.recipe.fused_loss:
+        if self.recipe.scores:
+            return _loss(tape, op.linear(tape, h, self.head, per_token(1)), (0, 0, 0, 2))
+        if self.recipe.fused_loss and "head" not in self.recipe.adapted:
             return _fused_loss(tape, h, self.head, self.model.vocab_size)
         logits = self._logits(h)
         if any(self.model.config.get(key, 1) not in (1, 1.0, None) for key in ("logits_scaling", "logit_scale")):

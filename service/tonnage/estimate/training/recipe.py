@@ -54,6 +54,8 @@ class Recipe(Struct, frozen=True, kw_only=True):
     """Bytes per logit: at the end of forward, kept for backward, at the start of backward, flowing gradient."""
     fused_loss: bool = False
     """Head and loss are one kernel."""
+    scores: bool = False
+    """The head gives one number (reward models)."""
     compiled: bool = False
     fp8: bool = False
     every_second: bool = True

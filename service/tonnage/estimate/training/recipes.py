@@ -64,6 +64,7 @@ def recipe_of(settings: Settings, model: Model, form: WeightFormat, objective: O
         code=settings.release.code,
         loss=objective.loss or logit_bytes(settings, name, head_width, remote_code(settings, model)),
         fused_loss=name == "fused_linear" and objective.loss is None,
+        scores=objective.scores,
         compiled=settings.compiled,
         fp8=settings.card.compute_dtype is not None and settings.card.compute_dtype.startswith("fp8"),
         every_second=not settings.libraries.at_least("torch", "2.8"),
@@ -76,7 +77,8 @@ def recipe_of(settings: Settings, model: Model, form: WeightFormat, objective: O
 
 def closed_form(recipe: Recipe) -> bool:
     """Whether a step is made of fused kernels that no eager code describes."""
-    return recipe.compiled or recipe.code in ("torchtitan", "megatron") or recipe.checkpointing == "selective"
+    fused = recipe.compiled or recipe.code in ("torchtitan", "megatron") or recipe.checkpointing == "selective"
+    return fused or recipe.tensor_parallel_size > 1
 
 
 def _engine_width(settings: Settings) -> int:

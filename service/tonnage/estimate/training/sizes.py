@@ -55,8 +55,8 @@ class _Model(NamedTuple):
         return sum(g.parameters for g in self.groups)
 
 
-def ranks_of(workload: Workload, job: Settings) -> tuple[Rank, ...]:
-    """One rank per pipeline stage."""
+def ranks_of(workload: Workload, job: Settings, models: int = 1) -> tuple[Rank, ...]:
+    """One rank per pipeline stage; `models`: as many of them train side by side (policy and value)."""
     what = What(
         whole=job.trains_base,
         adapters=job.adapters,
@@ -69,7 +69,21 @@ def ranks_of(workload: Workload, job: Settings) -> tuple[Rank, ...]:
     )
     stages = base_weights(workload, job)
     whole = _Model(workload, job, stages, trainable(workload.model, what))
-    return tuple(_rank(whole, stage) for stage in stages)
+    ranks = tuple(_rank(whole, stage) for stage in stages)
+    if models == 1:
+        return ranks
+    return tuple(r._replace(sizes=_several(r.sizes, models), step_elements=models * r.step_elements) for r in ranks)
+
+
+def _several(sizes: Sizes, models: int) -> Sizes:
+    return sizes._replace(
+        weights=models * sizes.weights,
+        adapters=models * sizes.adapters,
+        master=models * sizes.master,
+        states=models * sizes.states,
+        gradients=models * sizes.gradients,
+        trainable=models * sizes.trainable,
+    )
 
 
 def _rank(whole: _Model, stage: StageWeights) -> Rank:

@@ -11,6 +11,7 @@ from tonnage.estimate.training.host import host_of
 from tonnage.estimate.training.items import phase_items
 from tonnage.estimate.training.losses import path_name, scored_tokens
 from tonnage.estimate.training.objectives import Objective
+from tonnage.estimate.training.phases import named_phases, other_moments
 from tonnage.estimate.training.settings import Settings
 from tonnage.estimate.training.sharding import Held
 from tonnage.estimate.training.sizes import Rank
@@ -70,11 +71,11 @@ def solved(workload: Workload) -> Solved:
     Raises:
         SizingError: The card contradicts itself, or no law covers it.
     """
-    return _solved(Asked(workload, workload.training))
+    return _solved(Asked(workload, workload.training), named_phases(workload))
 
 
 @lru_cache(maxsize=1024)
-def _solved(asked: Asked) -> Solved:
+def _solved(asked: Asked, named: tuple[str, ...]) -> Solved:
     base, training = standing(asked.workload), asked.workload.training
     assert training is not None  # noqa: S101  (standing refuses a card without it)
     job = base.at(training)
@@ -85,7 +86,7 @@ def _solved(asked: Asked) -> Solved:
         settings=job,
         objective=base.objective,
         band=whole.regime.band,
-        stages=tuple([_stage(whole, share) for share in shares]),
+        stages=tuple([_stage(whole, share, named) for share in shares]),
         host=host_of(
             job,
             weights=first.weights + first.adapters,
@@ -108,9 +109,13 @@ class _Job(NamedTuple):
     regime: Regime
 
 
-def _stage(whole: _Job, share: Share) -> Stage:
-    job, (_, band, ratios), rank = whole.settings, whole.regime, share.rank
-    moments = _moments(whole, share, _batch(whole, share))
+def _stage(whole: _Job, share: Share, named: tuple[str, ...]) -> Stage:
+    job, (_, _, band, ratios), rank = whole.settings, whole.regime, share.rank
+    step = _moments(whole, share, _batch(whole, share))
+    moments = step
+    if named or whole.base.objective.generates:
+        others = _others(whole, share, named)
+        moments, ratios = (*step, *others), (*ratios, *(ratios[0] for _ in others))
     resident, size = share.resident, share.resident_bytes
     return Stage(
         stage=rank.stage,
@@ -122,9 +127,17 @@ def _stage(whole: _Job, share: Share) -> Stage:
         moments=moments,
         phases=tuple([phase_items(m, resident, size, band, quantized=job.quantized) for m in moments]),
         ratios=ratios,
-        open_loss=0 if job.card.cross_entropy is not None else _open_loss(whole, max(moments, key=_total)),
+        open_loss=0 if job.card.cross_entropy is not None else _open_loss(whole, max(step, key=_total)),
         paged=rank.paged,
     )
+
+
+def _others(whole: _Job, share: Share, named: tuple[str, ...]) -> list[Moment]:
+    base = whole.base
+    return other_moments(
+        whole.settings, base.workload.model, whole.regime.recipe, base.objective,
+        named=named, holds=share.holds, rank=share.rank,
+    )  # fmt: skip
 
 
 def _total(moment: Moment) -> int:
@@ -133,10 +146,12 @@ def _total(moment: Moment) -> int:
 
 def _batch(whole: _Job, share: Share) -> Batch:
     job, objective = whole.settings, whole.base.objective
-    tokens = job.tokens * objective.sequences
+    scored = job.tokens * objective.sequences
+    tokens = scored * objective.trained_models
     length = -(-job.sequence_length // job.context_parallel_size)
     padded = -(-length // 128) * 128 * job.micro_batch_size * objective.sequences
-    scored = scored_tokens(path_name(job), whole.base.workload.model, tokens)
+    if objective.loss is None:
+        scored = scored_tokens(path_name(job), whole.base.workload.model, scored)
     return Batch(tokens, length, padded, scored, share.in_flight)
 
 

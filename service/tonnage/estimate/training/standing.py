@@ -24,7 +24,7 @@ from tonnage.estimate.training.settings import Settings, settings
 from tonnage.estimate.training.sharding import Held, held
 from tonnage.estimate.training.sizes import Rank, ranks_of
 from tonnage.estimate.training.states import causal_masks, loaded_format
-from tonnage.estimate.training.usual import usual_model
+from tonnage.estimate.training.usual import scoring_model, usual_model
 from tonnage.laws.training_sharding import in_flight
 from tonnage.spec.card import Training
 from tonnage.spec.facts import WeightFormat
@@ -75,6 +75,7 @@ class Standing(msgspec.Struct, frozen=True, eq=False):
 class Regime(NamedTuple):
     """What the micro-batch decides by thresholds only."""
 
+    recipe: Recipe
     profile: StepProfile
     band: Band
     ratios: tuple[Ratio, Ratio, Ratio]
@@ -138,12 +139,16 @@ def _standing(asked: Asked) -> Standing:
         workload = replace(workload, model=model)
     job = settings(workload)
     objective = objective_of(job)
+    if objective.scores:
+        workload = replace(workload, model=scoring_model(workload.model))
     return Standing(
         workload=workload,
         settings=job,
         objective=objective,
         form=loaded_format(workload, job)[0],
-        shares=tuple(_share(workload, job, objective, rank) for rank in ranks_of(workload, job)),
+        shares=tuple(
+            _share(workload, job, objective, rank) for rank in ranks_of(workload, job, objective.trained_models)
+        ),
         findings=findings_of(workload, objective),
     )
 
@@ -175,8 +180,10 @@ def _regime(base: Standing, job: Settings) -> Regime:
     model, checkpointed = base.workload.model, job.gradient_checkpointing != "none"
     moving = ratio(job, checkpointed=checkpointed, step_wins=False)
     routed = any(g.layer.moe is not None for g in model.layers)
+    recipe = recipe_of(job, model, base.form, base.objective)
     return Regime(
-        profile=profile_of(model, recipe_of(job, model, base.form, base.objective)),
+        recipe=recipe,
+        profile=profile_of(model, recipe),
         band=allocated_band(job, known=model.trust != "count", generic=model.trust == "generic", routed=routed),
         ratios=(moving, moving, ratio(job, checkpointed=checkpointed, step_wins=True)),
     )

@@ -22,13 +22,16 @@ class Moment(NamedTuple):
     live: int
     buckets: int
     temporary: int
+    cache: int = 0
+    """Keys and values of generated samples."""
 
     @property
     def total(self) -> int:
         """Everything that is not resident. [bytes]"""
         return (
             self.activations + self.logits + self.scratch + self.gradients + self.live + self.buckets + self.temporary
-        )
+            + self.cache
+        )  # fmt: skip
 
 
 class Batch(NamedTuple):

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from tonnage.architecture import read_config
 from tonnage.estimate.training.per_model import per_model
-from tonnage.spec.model import LayerGroup, Model
+from tonnage.spec.model import LayerGroup, Model, Tensor
 
 HEAD = 128
 """Head size of models of this decade. [elements]"""
@@ -46,6 +46,22 @@ def usual_model(model: Model, tensor_parallel_size: int, pipeline_parallel_size:
         trainable_parameters=model.trainable_parameters,
         trust="count",
         source=model.source,
+    )
+
+
+@per_model()
+def scoring_model(model: Model) -> Model:
+    """The same with one number per token in place of a head over the vocabulary (…ForSequenceClassification)."""
+    rest = tuple(t for t in model.outside if t.component != "lm_head")
+    lost = sum(t.elements for t in model.outside if t.component == "lm_head" and t.parameter)
+    score = Tensor(
+        name="score.weight", component="lm_head", out_features=1, in_features=model.hidden_size, role="score"
+    )
+    return replace(
+        model,
+        outside=(*rest, score),
+        tie_word_embeddings=False,
+        parameters_total=model.parameters_total - lost + model.hidden_size,
     )
 
 
