@@ -26,9 +26,7 @@ def test_there_are_more_than_a_hundred_runs():
 
 
 def test_trainable_parameters_are_exact():
-    wrong = [
-        name(run) for run, found in compared() if run["figures"][0] != found.model.parameters.trainable
-    ]
+    wrong = [name(run) for run, found in compared() if run["figures"][0] != found.model.parameters.trainable]
 
     assert wrong == []
 
@@ -60,4 +58,3 @@ def test_phases_agree():
 
     assert statistics.median(errors) <= 0.0005
     assert errors[int(0.9 * len(errors))] <= 0.01
-

@@ -1,0 +1,188 @@
+"""Jobs as accounts: items, phases, counters, what each setting saves."""
+
+import msgspec
+import pytest
+from asking import LLAMA, PARAMETERS, allocated, answer, card, catalog, item, phase
+
+from tonnage.catalog import resolve
+from tonnage.estimate import estimate
+from tonnage.spec.card import SizingCard
+
+WEIGHTS = 2 * PARAMETERS
+CHECKPOINTED = {"gradient_checkpointing": "full"}
+LORA = {"method": "lora", "lora": {"rank": 16, "target_modules": ["all-linear"], "dropout": 0.0}}
+
+
+def test_full_training_in_bf16_holds_weights_gradients_and_two_states():
+    found = answer(**CHECKPOINTED)
+
+    assert item(found, "weights") == pytest.approx(WEIGHTS, rel=1e-4)
+    assert item(found, "optimizer_states") == 2 * WEIGHTS
+    assert item(found, "gradients", "optimizer_step") == WEIGHTS
+    assert found.model.parameters.trainable == PARAMETERS
+
+
+def test_items_add_up_to_the_total_of_their_phase():
+    for found in (answer(), answer(**LORA), answer(weights="bnb-nf4", method="qlora", **CHECKPOINTED)):
+        for part in found.phases:
+            by_counter = {
+                c: sum(i.bytes.expected for i in part.items if i.counter == c)
+                for c in ("allocated", "reserved", "device")
+            }
+
+            assert part.total.allocated.expected == by_counter["allocated"]
+            assert part.total.reserved.expected == by_counter["allocated"] + by_counter["reserved"]
+            assert part.total.device.expected == sum(by_counter.values())
+
+
+def test_peak_is_the_largest_phase_and_names_the_moment():
+    found = answer(**CHECKPOINTED)
+
+    assert allocated(found) == max(p.total.allocated.expected for p in found.phases)
+    details = {i.detail for i in phase(found, found.peak.phase).items if i.component in ("activations", "logits")}
+    assert details <= {"loss, forward", "loss, backward", "backward of the first layer", "backward of the last layer"}
+
+
+@pytest.mark.parametrize(
+    ("less", "more"),
+    [
+        (CHECKPOINTED, {}),
+        ({"attn_implementation": "flash_attention_2"}, {"attn_implementation": "eager"}),
+        ({"optimizer": "adamw_8bit"} | CHECKPOINTED, CHECKPOINTED),
+        ({"optimizer": "sgd"} | CHECKPOINTED, {"optimizer": "adamw_8bit"} | CHECKPOINTED),
+        (LORA | CHECKPOINTED, CHECKPOINTED),
+        (LORA | CHECKPOINTED | {"method": "qlora", "weights": "bnb-nf4"}, LORA | CHECKPOINTED),
+        ({"cross_entropy": "fused_linear"} | CHECKPOINTED | LORA, {"cross_entropy": "full"} | CHECKPOINTED | LORA),
+        ({"micro_batch_size": 1}, {"micro_batch_size": 2}),
+        ({"sequence_length": 1024}, {"sequence_length": 2048}),
+        ({"weights": "bf16"}, {"weights": "fp32"}),
+        ({"optimizer_implementation": "fused"} | CHECKPOINTED, {"optimizer_implementation": "foreach"} | CHECKPOINTED),
+        ({"optimizer_in_backward": True} | CHECKPOINTED, CHECKPOINTED),
+        (LORA | CHECKPOINTED, {"method": "dora"} | {"lora": LORA["lora"]} | CHECKPOINTED),
+        ({"offload": {"optimizer": True}} | CHECKPOINTED, CHECKPOINTED),
+        ({"method": "galore", "optimizer": "galore_adamw"} | CHECKPOINTED, CHECKPOINTED),
+        ({"method": "lisa"} | CHECKPOINTED, CHECKPOINTED),
+        ({"method": "badam"} | CHECKPOINTED, {"method": "lisa"} | CHECKPOINTED),
+    ],
+)
+def test_what_saves_memory_saves_memory(less, more):
+    assert allocated(answer(**less)) < allocated(answer(**more))
+
+
+@pytest.mark.parametrize("sharding", ["zero1", "zero2", "zero3", "fsdp", "fsdp_grad_op", "hsdp"])
+def test_more_ranks_hold_less(sharding):
+    sizes = [
+        allocated(answer(sharding=sharding, placement={"data_parallel_size": n}, **CHECKPOINTED)) for n in (2, 4, 8)
+    ]
+
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] > sizes[-1]
+
+
+def test_sharding_more_kinds_of_state_holds_less():
+    def size(sharding):
+        return allocated(answer(sharding=sharding, placement={"data_parallel_size": 8}, **CHECKPOINTED))
+
+    assert size("zero3") < size("zero2") <= size("zero1")
+    assert size("fsdp") < size("fsdp_grad_op")
+
+
+def test_ddp_adds_a_copy_of_the_gradients():
+    alone, both = answer(**CHECKPOINTED), answer(sharding="ddp", placement={"data_parallel_size": 2}, **CHECKPOINTED)
+
+    assert item(both, "gradient_buckets") == WEIGHTS
+    assert item(alone, "gradient_buckets") == 0
+
+
+def test_pipeline_stages_hold_their_layers_and_the_first_most_micro_batches():
+    found = answer(framework="megatron", placement={"pipeline_parallel_size": 4}, gradient_accumulation_steps=16)
+    first, *_, last = found.gpus
+
+    assert [g.stage for g in found.gpus] == [0, 1, 2, 3]
+    activations = [
+        max(i.bytes.expected for p in g.phases for i in p.items if i.component == "activations") for g in (first, last)
+    ]
+    assert activations[0] > activations[1]
+
+
+def test_tensor_parallelism_divides():
+    one, two = (answer(framework="megatron", placement={"tensor_parallel_size": n}) for n in (1, 2))
+
+    assert item(two, "weights") < 0.52 * item(one, "weights")
+
+
+def test_offload_moves_states_to_the_host():
+    found = answer(
+        sharding="zero3", placement={"data_parallel_size": 4}, offload={"optimizer": True, "parameters": True}
+    )
+
+    assert item(found, "optimizer_states") == 0
+    assert found.host.memory.expected > 12 * PARAMETERS
+
+
+def test_paged_states_are_on_the_device_only_at_the_high_end():
+    found = answer(optimizer="paged_adamw_8bit", **CHECKPOINTED)
+    paged = [i for i in phase(found, "backward").items if i.component == "optimizer_states"]
+
+    assert [i.counter for i in paged] == ["device"]
+    assert paged[0].bytes.expected == 0 < paged[0].bytes.high
+
+
+def test_caller_knows_the_trainable_parameters():
+    lora = LORA["lora"] | {"trainable_parameters": 12_345_678}
+
+    assert answer(method="lora", lora=lora).model.parameters.trainable == 12_345_678
+
+
+def test_saved_modules_train_whole():
+    lora = LORA["lora"] | {"modules_to_save": ["embed_tokens", "lm_head"]}
+    more = answer(method="lora", lora=lora).model.parameters.trainable
+    less = answer(**LORA).model.parameters.trainable
+
+    assert more - less == 2 * LLAMA["vocab_size"] * LLAMA["hidden_size"]
+
+
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [("ia3", 32 * (1024 + 1024 + 14336)), ("prompt-tuning", 20 * 4096), ("prefix-tuning", 20 * 2 * 1024 * 32)],
+)
+def test_light_methods_train_vectors(method, expected):
+    found = answer(method=method, lora={"rank": 20})
+
+    assert found.model.parameters.trainable == expected
+    assert allocated(found) > WEIGHTS
+
+
+def test_reserved_is_capped_by_the_card():
+    free = answer(**CHECKPOINTED, **LORA)
+    tight = answer(**CHECKPOINTED, **LORA, sequence_lengths="varying", placement={"gpu": "rtx-4090"})
+
+    assert free.peak.reserved.expected > free.peak.allocated.expected
+    assert tight.peak.reserved.expected <= max(24 * 2**30, tight.peak.allocated.expected)
+
+
+def test_a_bare_count_is_answered_with_a_wide_band():
+    request = {
+        "model": {"parameters": 7_000_000_000},
+        "training": {"method": "full", "sequence_length": 2048, "micro_batch_size": 1},
+    }
+    found = estimate(resolve(catalog(), msgspec.convert(request, SizingCard)))
+
+    assert found.model.parameters.trainable == 7_000_000_000
+    assert item(found, "weights") == pytest.approx(14e9, rel=1e-3)
+    assert found.peak.allocated.high - found.peak.allocated.low >= found.peak.allocated.expected
+
+
+def test_the_same_job_on_another_card_differs_only_outside_the_allocator():
+    first, second = (answer(**CHECKPOINTED, placement={"gpu": gpu}) for gpu in ("h100-sxm", "a100-80-sxm"))
+
+    assert allocated(first) == allocated(second)
+    assert first.peak.device != second.peak.device
+
+
+def test_answers_do_not_depend_on_the_order_of_questions():
+    before = answer(**LORA)
+    answer(**LORA, placement={"gpu": "rtx-4090"})
+
+    assert msgspec.to_builtins(answer(**LORA)) == msgspec.to_builtins(before)
+    assert card(**LORA) == card(**LORA)

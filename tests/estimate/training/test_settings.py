@@ -1,0 +1,94 @@
+"""Open fields are filled by the framework's version, and said so."""
+
+import pytest
+from asking import job
+
+from tonnage.errors import SizingError
+
+
+def assumed(found):
+    return {a.field: a.value for a in found.assumptions}
+
+
+def test_stated_fields_are_not_assumed():
+    stated = {
+        "gradient_checkpointing": "full", "attn_implementation": "eager", "cross_entropy": "full", "packed": False,
+    }  # fmt: skip
+
+    assert assumed(job(**stated)) == {}
+
+
+def test_omitted_fields_are_listed_with_their_values():
+    found = job(method="lora", micro_batch_size=None)
+
+    assert (
+        assumed(found)
+        >= {
+            "training.micro_batch_size": 8,
+            "training.gradient_checkpointing": "none",
+            "training.attn_implementation": "sdpa",
+            "training.lora.rank": 8,
+            "training.lora.target_modules": ["q_proj", "v_proj"],
+        }.items()
+        if isinstance(assumed(found), set)
+        else assumed(found)
+    )
+
+
+def test_trl_checkpoints_by_default_since_0_24():
+    assert job(framework="trl", framework_version="0.20.0").gradient_checkpointing == "none"
+    assert job(framework="trl", framework_version="0.24.0").gradient_checkpointing == "full"
+
+
+def test_adapters_follow_peft():
+    old, new = {"peft": "0.10.0"}, {"peft": "0.12.0"}
+
+    assert job(method="lora", library_versions=old).adapter_bytes == 2
+    assert job(method="lora", library_versions=new).adapter_bytes == 4
+    assert job(method="lora", library_versions=old, weights="bnb-nf4").adapter_bytes == 4
+
+
+def test_an_old_torch_stands_for_an_old_environment():
+    found = job(method="qlora", weights="bnb-nf4", framework_version="2023-12", library_versions={"torch": "2.0"})
+
+    assert found.libraries.keeps_four_bit_inputs
+
+
+def test_lora_on_a_quantized_base_is_qlora():
+    assert job(method="lora", weights="bnb-nf4").method == "qlora"
+
+
+def test_qlora_needs_a_quantized_base():
+    with pytest.raises(SizingError, match="quantized"):
+        job(method="qlora")
+
+
+def test_sharding_without_ranks_is_none():
+    assert job(sharding="fsdp").sharding == "none"
+    assert job(sharding="zero3").sharding == "zero3"
+
+
+@pytest.mark.parametrize(
+    ("training", "expected"),
+    [
+        ({}, False),
+        ({"sharding": "zero3", "placement": {"data_parallel_size": 8}}, True),
+        ({"framework": "megatron"}, True),
+        ({"weight_dtype": "fp32", "master_weights": True}, False),
+    ],
+)
+def test_master_weights(training, expected):
+    assert job(**training).master is expected
+
+
+def test_mixed_precision_is_autocast_only_where_it_is():
+    assert job(weights="fp32", compute_dtype="bf16").autocast
+    assert not job().autocast
+    assert not job(weights="fp32", compute_dtype="bf16", framework="torchtitan").autocast
+
+
+def test_names_that_are_no_linear_fall_back_and_are_assumed():
+    found = job(method="lora", lora={"rank": 8, "target_modules": ["nonsense"]})
+
+    assert {a.role for a in found.adapters} == {"q", "v"}
+    assert assumed(found)["training.lora.target_modules"] == ["q_proj", "v_proj"]
