@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from tonnage.catalog import load_catalog, resolve
 from tonnage.estimate.accounts import account_of, key_of
-from tonnage.spec.card import Placement, SizingCard, Training, Vllm
+from tonnage.spec.card import Failure, Measurement, Placement, SizingCard, Training, Vllm
 from tonnage.spec.report import Assumption, Finding
 from tonnage.spec.workload import Workload
 
@@ -32,7 +32,7 @@ CHANGED = {
     "formats": {},
 }
 BESIDE = {"card", "measurements", "failure", "assumptions", "findings", "unknowns", "catalog_version"}
-"""Fields that are added to an account or read by the answer, never by an accounting."""
+"""Fields that are added to an account or read by the answer, never by an accounting (but for phases that they name)."""
 
 
 def test_every_field_of_a_workload_is_in_the_key_or_known_to_stand_beside_it():
@@ -44,6 +44,14 @@ def test_a_change_of_any_field_in_the_key_changes_the_key():
     same = [f for f, value in CHANGED.items() if key_of(replace(SERVING, **{f: value})) in kept]
 
     assert [] == same
+
+
+def test_phases_that_a_training_card_names_are_in_the_key():
+    job = resolve(CATALOG, SizingCard(model=MODEL, training=Training()))
+    measured = Measurement(counter="allocated", peak_bytes=10**9, phase="evaluation")
+    named = [replace(job, failure=Failure(phase="export")), replace(job, measurements=(measured,))]
+
+    assert len({key_of(job), *map(key_of, named)}) == 3
 
 
 def test_an_equal_card_is_answered_from_memory():

@@ -48,7 +48,16 @@ def key_of(workload: Workload) -> tuple[object, ...]:
         workload.reserve_bytes,
         workload.reserve_fraction,
         id(workload.formats),
+        _named(workload),
     )
+
+
+def _named(workload: Workload) -> tuple[str | None, ...]:
+    """Phases that a failure or a measurement names: an account of a training job has them beside its step."""
+    if workload.training is None or (workload.failure is None and not workload.measurements):
+        return ()
+    failed = (workload.failure.phase,) if workload.failure is not None else ()
+    return (*failed, *(m.phase for m in workload.measurements))
 
 
 def _account(workload: Workload) -> Account:

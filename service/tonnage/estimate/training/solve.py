@@ -110,7 +110,8 @@ class _Job(NamedTuple):
 
 
 def _stage(whole: _Job, share: Share, named: tuple[str, ...]) -> Stage:
-    job, (_, _, band, ratios), rank = whole.settings, whole.regime, share.rank
+    job, (_, _, band, of_step), rank = whole.settings, whole.regime, share.rank
+    ratios: tuple[Ratio, ...] = of_step
     step = _moments(whole, share, _batch(whole, share))
     moments = step
     if named or whole.base.objective.generates:
