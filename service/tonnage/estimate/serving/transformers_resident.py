@@ -150,7 +150,7 @@ def _pieces(rows: int, columns: int, form: WeightFormat) -> tuple[int, ...]:
     if form.kind != "linear":
         return (whole,)
     codes = weights.blocks(elements=rows * columns, block_elements=form.block_elements, block_bytes=form.block_bytes)
-    groups = rows * ceil_div(columns, form.group_size) if form.group_size else 0
+    groups = rows * ceil_div(columns, form.group_size) if form.group_size and form.group_size > 0 else 0
     parts = [codes, groups * form.scale_bytes, ceil_div(groups * form.zero_bits, 8), form.column_bytes * columns]
     rest = whole - sum(parts)
     return tuple(size for size in (*parts, rest) if size > 0) if rest >= 0 else (whole,)
