@@ -99,7 +99,9 @@ def training_table(found: list[tuple[dict[str, Any], comparison.Row]]) -> list[s
     ]
     for group, of in comparison.TRAINING_GROUPS.items():
         names = sorted({of(case) for case, _ in found})
-        lines += [_training_line(f"{group}: {name}", [row for case, row in found if of(case) == name]) for name in names]
+        lines += [
+            _training_line(f"{group}: {name}", [row for case, row in found if of(case) == name]) for name in names
+        ]
     return lines
 
 

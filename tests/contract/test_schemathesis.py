@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from tests.api.serving import serving
 
 EXAMPLES = os.environ.get("FUZZ_EXAMPLES", "5")

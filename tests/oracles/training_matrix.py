@@ -126,7 +126,7 @@ TARGETS = {
     "gpt-j-6b": [*ATTENTION[:3], "out_proj", "fc_in", "fc_out"], "starcoderbase": ["c_attn", "c_proj", "c_fc"],
     "lfm2-1.2b": ["q_proj", "k_proj", "v_proj", "out_proj", "w1", "w2", "w3"],
     **dict.fromkeys(("qwen1.5-moe", "olmoe-7b", "glm4.5-air", "granitemoe-1b", "dots1"), ATTENTION),
-    **dict.fromkeys(("nemotron-4b", "arcee-4.5b", "apertus-8b"), [*ATTENTION, "up_proj", "down_proj"]),
+    **{name: [*ATTENTION, "up_proj", "down_proj"] for name in ("nemotron-4b", "arcee-4.5b", "apertus-8b")},
     "falcon-7b": ["query_key_value", "dense", "dense_h_to_4h", "dense_4h_to_h"],
     "bloom-7b1": ["query_key_value"],
     "qwen3-30b-a3b": ATTENTION, "mixtral-8x7b": ATTENTION, "gpt-oss-20b": ATTENTION,

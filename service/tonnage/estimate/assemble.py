@@ -289,7 +289,7 @@ def _measured(measurement: Measurement, worst: GpuReport) -> Measured:
     peak_bytes = parse_size(measurement.peak_bytes)
     estimated = _by_counter(worst, measurement)
     agrees = estimated.low <= peak_bytes <= estimated.high
-    where = measurement.phase or "peak"
+    where: str = measurement.phase or "peak"
     if all(phase.phase != where for phase in worst.phases):
         where = "the peak" if measurement.phase is None else f"the peak, for want of a phase {where}"
     difference = format_size(peak_bytes - estimated.expected)
