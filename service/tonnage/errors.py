@@ -5,6 +5,7 @@ What can be wrong with a question, as types with fields; HTTP is spoken in `api/
 """
 
 import difflib
+import re
 from collections.abc import Iterable
 
 
@@ -20,17 +21,35 @@ class SizingError(Exception):
         self.pointer = pointer
 
 
+_JOINERS = re.compile(r"[-_ :]")
+_MOST = 3
+
+
+def _near(name: str, known: Iterable[str]) -> list[str]:
+    """Names that hold the whole of another come first, shortest first, then near spellings; joiners and case aside."""
+    by_letters = {letters(k): k for k in sorted(known)}
+    wanted = letters(name)
+    close = difflib.get_close_matches(wanted, list(by_letters), n=_MOST, cutoff=0.5)
+    holding = sorted((k for k in by_letters if len(wanted) > 1 and wanted in k), key=lambda k: (len(k), k))
+    found: dict[str, str] = {}
+    for key in (*holding, *close):
+        found.setdefault(key.rpartition("/")[2], by_letters[key])
+    return list(found.values())[:_MOST]
+
+
+def letters(name: str) -> str:
+    """A name without case and joiners, as people confuse these. [unitless]"""
+    return _JOINERS.sub("", name.lower())
+
+
 class UnknownName(SizingError):
     """An id that no catalogue entry has."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str], *, pointer: str = "") -> None:
-        known = sorted(known)
-        close = difflib.get_close_matches(name.lower(), [k.lower() for k in known], n=3, cutoff=0.5)
-        by_lower = {k.lower(): k for k in known}
         self.kind = kind
         self.name = name
-        self.did_you_mean: list[str] = list(dict.fromkeys(by_lower[c] for c in close))
-        hint = f"; did you mean {', '.join(self.did_you_mean)}?" if close else ""
+        self.did_you_mean = _near(name, known)
+        hint = f"; did you mean {', '.join(self.did_you_mean)}?" if self.did_you_mean else ""
         super().__init__(f"unknown {kind} {name!r}{hint}", pointer=pointer)
 
 

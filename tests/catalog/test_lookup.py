@@ -100,3 +100,18 @@ def test_a_nickname_never_hides_an_id():
 )
 def test_spellings_fold_together(fold, left, right):
     assert fold(left) == fold(right)
+
+
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [
+        ("llama3.1:8b", "Llama-3.1-8B"),
+        ("llama-3.3-70b", "Llama-3.3-70B-Instruct"),
+        ("gemma2-9b", "gemma-2-9b"),
+        ("nemotron-70b", "Llama-3.1-Nemotron-70B-Instruct-HF"),
+    ],
+)
+def test_the_nickname_of_a_model_leads_to_it(name, first):
+    models = load_catalog().models
+
+    assert first == UnknownName("model", name, models.near(name)).did_you_mean[0]

@@ -17,6 +17,7 @@ from msgspec import Struct
 from tonnage.api.law_book import Law, law_book
 from tonnage.api.query import refusal, unknown, value_of
 from tonnage.catalog import Catalog
+from tonnage.catalog.gpus import find_gpu
 from tonnage.catalog.listing import ModelEntry, ModelRow, model_entry, model_row
 from tonnage.errors import UnknownName
 from tonnage.spec.engine import Profile
@@ -106,6 +107,8 @@ def entry_of(collection: Collection, catalog: Catalog, name: str) -> Any:
         UnknownName: With near names.
     """
     records = collection.records(catalog)
+    if collection.name == "gpus":
+        return collection.to_entry(catalog, find_gpu(catalog, name)[0])
     if hasattr(records, "get"):
         return collection.to_entry(catalog, records.get(name))
     by_id = {record.id: record for record in records}

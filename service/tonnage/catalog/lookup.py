@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, Protocol, TypeVar
 
-from tonnage.errors import CatalogError, UnknownName
+from tonnage.errors import CatalogError, UnknownName, letters
 
 
 class Entry(Protocol):
@@ -163,7 +163,9 @@ class Index(Generic[E]):
         """Names that share most with a misspelt one: few enough to be compared letter by letter. [unitless]"""
         if self._spellings is None:
             self._spellings = Spellings(self._names)
-        return self._spellings.near(name, limit)
+        wanted = letters(name)
+        holding = [known for known in self._names if len(wanted) > 1 and wanted in letters(known)]
+        return [*self._spellings.near(name, limit), *sorted(holding, key=len)[:limit]]
 
     def names(self) -> list[str]:
         """Every id and alias. [unitless]"""

@@ -99,7 +99,9 @@ def _from_facts(facts: ModelFacts, name: str, revision: str | None) -> Found:
 def _from_hub(catalog: Catalog, name: str, revision: str | None, fetch: Fetch | None, pointer: str) -> Found:
     if fetch is None:
         error = UnknownName("model", name, catalog.models.near(name), pointer=pointer)
-        error.detail += f"; the Hub is not asked here: {INLINE}"
+        error.detail += (
+            f"; the Hub is not asked here: {INLINE}, or name the model it was made from and its weights.format"
+        )
         error.args = (error.detail,)
         raise error
     try:
