@@ -5,7 +5,7 @@ HOST ?= 127.0.0.1
 PORT ?= 8000
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check -q
 
-.PHONY: serve test dev readme bench chaos fuzz openapi docs golden
+.PHONY: serve test dev readme bench chaos fuzz openapi docs golden image-test sbom checkov test-launchers
 
 # ---- the service ----
 $(VENV)/run.stamp: requirements/run.txt requirements/build.txt pyproject.toml
@@ -56,3 +56,34 @@ docs: $(DOCS)/stamp
 # ---- kept answers: look at what moved before committing ----
 golden: dev
 	$(VENV)/bin/python -m tests.golden.predictions
+
+# ---- delivery: longer checks, run before a release ----
+# the image without a Docker engine: built, then used as a cluster would
+image-test:
+	deploy/image_test.sh
+
+# bill of materials (CycloneDX) and licences of what runs
+sbom: $(VENV)/run.stamp
+	mkdir -p dist
+	$(VENV)/bin/python deploy/sbom.py > dist/sbom.cdx.json
+	$(VENV)/bin/python deploy/sbom.py --licences > dist/licences.md
+
+# checkov in an environment of its own (about 300 MB)
+CHECKOV := .cache/checkov
+$(CHECKOV)/bin/checkov:
+	$(PYTHON) -m venv $(CHECKOV)
+	$(CHECKOV)/bin/python -m pip --disable-pip-version-check -q install checkov
+
+checkov: dev $(CHECKOV)/bin/checkov
+	$(VENV)/bin/python deploy/render_chart.py .cache/chart
+	$(CHECKOV)/bin/checkov --config-file deploy/checkov.yaml -d .cache/chart --framework kubernetes
+	$(CHECKOV)/bin/checkov --config-file deploy/checkov.yaml -f Dockerfile --framework dockerfile
+
+# SkyPilot's, dstack's and Ray's own checks of the launchers' files, and bulk sizing on Ray Data and Parquet (about 1 GB)
+LAUNCHERS := .cache/launchers
+test-launchers:
+	$(PYTHON) -m venv $(LAUNCHERS)
+	$(LAUNCHERS)/bin/python -m pip --disable-pip-version-check -q install skypilot dstack 'ray[data,serve]' pyarrow hatchling editables pytest pytest-asyncio pytest-timeout
+	$(LAUNCHERS)/bin/python -m pip --disable-pip-version-check -q install --require-hashes -r requirements/run.txt
+	$(LAUNCHERS)/bin/python -m pip --disable-pip-version-check -q install --no-deps --no-build-isolation -e .
+	$(LAUNCHERS)/bin/python -m pytest -W ignore tests/integrations/test_launchers.py tests/cli/test_bulk.py

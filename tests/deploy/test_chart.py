@@ -130,3 +130,24 @@ def test_grace_period_covers_pre_stop_drain_and_requests(chart_dir):
     longest = values["preStopSleepSeconds"] + int(values["settings"]["drain_seconds"]) + Settings().shutdown_seconds
 
     assert values["terminationGracePeriodSeconds"] > longest
+
+
+def test_the_bundled_cache_admits_the_service_only(rendered):
+    (policy,) = [
+        d for d in rendered["values-full.yaml"] if d["kind"] == "NetworkPolicy" and "valkey" in d["metadata"]["name"]
+    ]
+    (deployment,) = of_kind(rendered["values-full.yaml"], "Deployment")
+    (rule,) = policy["spec"]["ingress"]
+    (peer,) = rule["from"]
+
+    assert peer["podSelector"]["matchLabels"].items() <= deployment["spec"]["template"]["metadata"]["labels"].items()
+    assert ["Ingress", "Egress"] == policy["spec"]["policyTypes"]
+    assert "egress" not in policy["spec"]
+
+
+def test_every_exception_of_checkov_is_explained(repository):
+    lines = (repository / "deploy" / "checkov.yaml").read_text().splitlines()
+    skipped = [number for number, line in enumerate(lines) if line.strip().startswith("- CKV")]
+
+    assert skipped
+    assert all(lines[number - 1].strip().startswith("#") for number in skipped)

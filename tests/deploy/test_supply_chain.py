@@ -1,0 +1,88 @@
+"""What is shipped: pins with hashes and without addresses, licences that allow it, a bill of materials, the same wheel twice."""
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+from packaging.requirements import Requirement
+
+ALLOWED = {"MIT", "BSD-2-Clause", "BSD-3-Clause", "Apache-2.0", "ISC", "PSF-2.0", "MPL-2.0", "0BSD", "Unlicense"}
+
+
+@pytest.fixture(scope="module")
+def sbom(repository):
+    spec = importlib.util.spec_from_file_location("sbom", repository / "deploy" / "sbom.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def installed(sbom):
+    found = sbom.installed()
+    if not found:
+        pytest.skip("not run: Tonnage is not installed, its source is on the path")
+    return found
+
+
+@pytest.mark.parametrize("name", ["build", "run", "test", "docs"])
+def test_pins_have_hashes_and_no_address(repository, name):
+    text = (repository / "requirements" / f"{name}.txt").read_text()
+    pins = re.split(r"(?m)^(?=[a-z0-9])", text)[1:]
+
+    assert pins
+    assert [] == [pin.split()[0] for pin in pins if "==" not in pin or "--hash=sha256:" not in pin]
+    assert "://" not in text
+
+
+def test_everything_that_runs_has_a_licence_that_allows_it(sbom, installed):
+    parts = {
+        name: set(re.split(r" (?:AND|OR|WITH) ", sbom.licence_of(here).strip("()")))
+        for name, (here, _) in installed.items()
+    }
+
+    assert {} == {name: licences for name, licences in parts.items() if not licences & ALLOWED}
+
+
+def test_the_bill_names_everything_that_runs(repository, sbom, installed):
+    bill = sbom.bill()
+    listed = {part["name"]: part["version"] for part in bill["components"]}
+    lines = (repository / "requirements" / "run.txt").read_text().splitlines()
+    pins = [line.removesuffix("\\") for line in lines if re.match(r"[a-z0-9-]+==", line)]
+    needed = [pin for pin in map(Requirement, pins) if pin.marker is None or pin.marker.evaluate()]
+
+    assert "tonnage" == bill["metadata"]["component"]["name"]
+    assert len(needed) > 10
+    assert set() == {pin.name for pin in needed} - set(listed)
+    assert {d["ref"] for d in bill["dependencies"]} == {
+        part["bom-ref"] for part in (*bill["components"], bill["metadata"]["component"])
+    }
+    assert json.dumps(bill) == json.dumps(sbom.bill())
+
+
+def test_the_same_sources_give_the_same_wheel(repository, tmp_path):
+    """Other folder, other times of files, other umask: the same bytes."""
+    wheels = []
+    for name, umask in (("one", 0o022), ("two", 0o077)):
+        source = tmp_path / name
+        before = os.umask(umask)
+        try:
+            shutil.copytree(repository / "service", source / "service", ignore=shutil.ignore_patterns("__pycache__"))
+            for file in ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md"):
+                shutil.copy(repository / file, source)
+            os.utime(source / "service" / "tonnage" / "units.py", (umask, umask))
+            command = "import hatchling.build; print(hatchling.build.build_wheel('.'))"
+            environment = {**os.environ, "SOURCE_DATE_EPOCH": "1735689600"}
+            made = subprocess.run(
+                [sys.executable, "-c", command], cwd=source, env=environment, capture_output=True, text=True, check=True
+            )
+        finally:
+            os.umask(before)
+        wheels.append((source / made.stdout.split()[-1]).read_bytes())
+
+    assert wheels[0] == wheels[1]
