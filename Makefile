@@ -5,7 +5,7 @@ HOST ?= 127.0.0.1
 PORT ?= 8000
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check -q
 
-.PHONY: serve test dev readme bench chaos fuzz openapi docs golden image-test sbom checkov test-launchers
+.PHONY: serve test dev readme bench chaos fuzz mutate openapi docs golden image-test sbom checkov test-launchers
 
 # ---- the service ----
 $(VENV)/run.stamp: requirements/run.txt requirements/build.txt pyproject.toml
@@ -29,11 +29,25 @@ bench: dev
 	$(PIP) install fastapi || echo "fastapi is not to be had here: its row is left out"
 	$(VENV)/bin/python benchmarks/speed.py
 
+# faults under load against real processes; docs/faults.md has the last table and how to read it
+SOAK ?= 60
 chaos: dev
-	$(VENV)/bin/python benchmarks/chaos.py
+	$(VENV)/bin/python -m tests.chaos --soak $(SOAK) --write docs/faults.md
 
+# every parser for FUZZ_SECONDS; with atheris led by coverage as well, where it installs (not with every Python)
+FUZZ_SECONDS ?= 220
 fuzz: dev
-	FUZZ_EXAMPLES=600 FUZZ_CARDS=5000 $(VENV)/bin/python -m pytest -q tests/contract/test_schemathesis.py tests/api/test_fuzz.py
+	$(VENV)/bin/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
+	FUZZ_EXAMPLES=600 FUZZ_CARDS=5000 FUZZ_PARSERS=2000 $(VENV)/bin/python -m pytest -q \
+	  tests/contract/test_schemathesis.py tests/api/test_fuzz.py tests/properties/test_parsers.py
+	if $(PIP) install --only-binary :all: atheris; then for target in log config; do \
+	  $(VENV)/bin/python -m tests.fuzz --coverage $$target --seconds $$(($(FUZZ_SECONDS) / 3)) || exit 1; done; \
+	else echo "atheris is not to be had here: coverage does not lead"; fi
+
+# a sample of small wrong changes that the tests must notice; MUTANTS=0 takes all of them
+MUTANTS ?= 600
+mutate: dev
+	for package in laws estimate fit; do $(VENV)/bin/python -m tests.mutation $$package --sample $(MUTANTS) || exit 1; done
 
 # ---- documents ----
 openapi: dev

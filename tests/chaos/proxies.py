@@ -30,7 +30,7 @@ class SlowProxy:
         self._server.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, asyncio.CancelledError):
             there_reader, there_writer = await asyncio.open_connection("127.0.0.1", self._target)
             await asyncio.gather(self._pass(reader, there_writer), self._pass(there_reader, writer))
 
@@ -77,7 +77,7 @@ class RoundRobin:
         self._ready = [replica.port for replica, ready in zip(self.replicas, answers, strict=True) if ready]
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError, EOFError):
+        with contextlib.suppress(OSError, EOFError, asyncio.CancelledError):
             while True:
                 writer.write(await self._answer(await _message(reader)))
         writer.close()

@@ -4,12 +4,13 @@ import asyncio
 import contextlib
 import threading
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import redis
 from tests.adapters.conftest import BINARIES, Server
-from tests.chaos.load import Load, until
+from tests.chaos.load import ESTIMATE, Load, Question, mixed, until
 from tests.chaos.proxies import SlowProxy
 from tests.chaos.replica import Replica
 from tests.chaos.report import Row
@@ -20,63 +21,82 @@ _RECOVERY_SECONDS = 10.0
 _RATE_LIMIT = 900_000
 """So that rate counts are exchanged as well."""
 
+_BEHIND = 50
+"""Questions that the second replica is behind the first. [unitless]"""
+
 Action = Callable[[], object]
+Pair = tuple[Replica, Replica]
+
+
+class Echo:
+    """Questions for one replica, and the same half a second later for another, which finds them in Redis."""
+
+    def __init__(self) -> None:
+        self._asked: deque[Question] = deque()
+
+    def first(self) -> Question:
+        question = mixed()
+        self._asked.append(question)
+        return question
+
+    def again(self) -> Question:
+        return self._asked.popleft() if len(self._asked) > _BEHIND else ESTIMATE
 
 
 async def fault(
-    name: str, service: Replica, broken: Action, mended: Action, *, state: str | None, errors: bool = False
+    name: str, services: Pair, broken: Action, mended: Action, *, state: str = "", errors: bool = False
 ) -> Row:
     """Load before, under and after a fault; what /readyz and the metrics say meanwhile."""
-    row = Row(name)
-    await until(lambda: service.redis() == "up", _RECOVERY_SECONDS)
-    errors_before = _errors(service)
-    async with Load(service.port) as load:
+    row, echo = Row(name), Echo()
+    first, second = services
+    await until(lambda: first.redis() == second.redis() == "up", _RECOVERY_SECONDS)
+    async with Load(first.port, echo.first) as load, Load(second.port, echo.again) as other:
         await asyncio.sleep(BEFORE_SECONDS)
+        errors_before = await asyncio.to_thread(_errors, services)
         await asyncio.to_thread(broken)
         began = time.monotonic()
         await asyncio.sleep(UNDER_SECONDS)
-        said = await asyncio.to_thread(service.redis)
+        said, counted = await asyncio.to_thread(lambda: (first.redis(), _errors(services) - errors_before))
         ended = time.monotonic()
-        counted = _errors(service) - errors_before
         await asyncio.to_thread(mended)
-        row.recovers(await until(lambda: service.redis() == "up", _RECOVERY_SECONDS))
+        row.recovers(await until(lambda: first.redis() == second.redis() == "up", _RECOVERY_SECONDS))
         await asyncio.sleep(0.5)
     row.count(load)
-    row.times(load.samples, began, ended)
-    if state is not None:
-        row.expect(said == state, f"/readyz: {said}")
-    if errors:
-        row.expect(counted > 0, f"{counted:.0f} look-ups counted as errors")
+    row.count(other)
+    row.times([*load.samples, *other.samples], began, ended)
+    row.expect(said == state if state else said in ("up", "down"), f"/readyz: {said}")
+    row.expect(counted > 0 or not errors, f"{counted:.0f} look-ups counted as errors")
     return row
 
 
-def _errors(service: Replica) -> float:
-    found = service.get("/metrics").text.splitlines()
-    return sum(
-        float(x.rpartition(" ")[2]) for x in found if 'outcome="error"' in x and x.startswith("tonnage_cache_requests")
-    )
+def _errors(services: Pair) -> float:
+    lines = [line for service in services for line in service.get("/metrics").text.splitlines()]
+    wanted = [line for line in lines if line.startswith("tonnage_cache_requests_total") and 'outcome="error"' in line]
+    return sum(float(line.rpartition(" ")[2]) for line in wanted)
 
 
 async def all_faults(folder: Path) -> AsyncIterator[Row]:
     server = Server(BINARIES[0], folder, "--maxmemory-policy", "noeviction")
-    service = Replica(folder, redis_url=server.url, rate_limit_per_minute=_RATE_LIMIT).wait_until_ready()
+    settings = {"redis_url": server.url, "rate_limit_per_minute": _RATE_LIMIT}
+    services = (Replica(folder, **settings), Replica(folder, **settings))
     try:
-        yield await _absent(service, server)
-        yield await fault("Redis killed", service, server.kill, server.start, state="down")
-        yield await fault("Redis paused (SIGSTOP)", service, server.pause, server.resume, state="down")
+        for service in services:
+            await asyncio.to_thread(service.wait_until_ready)
+        yield await _absent(services[0], server)
+        yield await fault("Redis killed", services, server.kill, server.start, state="down", errors=True)
+        yield await fault("Redis paused (SIGSTOP)", services, server.pause, server.resume, state="down", errors=True)
         client = server.client()
-        yield await fault(
-            "Redis out of memory", service, lambda: client.config_set("maxmemory", 1),
-            lambda: client.config_set("maxmemory", 0), state=None,
-        )  # fmt: skip
+        full, free = (lambda: client.config_set("maxmemory", 1)), (lambda: client.config_set("maxmemory", 0))
+        yield await fault("Redis out of memory", services, full, free, errors=True)
         with _meddling(server, lambda key: (client.delete(key), client.lpush(key, b"x"))) as (begin, end):
-            yield await fault("values of a wrong type", service, begin, end, state=None)
+            yield await fault("values of a wrong type", services, begin, end, errors=True)
         with _meddling(server, lambda key: client.set(key, b"\xff" * 300)) as (begin, end):
-            yield await fault("values corrupted", service, begin, end, state=None)
-        with _meddling(server, lambda key: client.flushall()) as (begin, end):
-            yield await fault("keys evicted all the time", service, begin, end, state="up")
+            yield await fault("values corrupted", services, begin, end, errors=True)
+        with _meddling(server, client.delete) as (begin, end):
+            yield await fault("keys evicted all the time", services, begin, end, state="up")
     finally:
-        service.kill()
+        for service in services:
+            service.kill()
         server.kill()
     yield await _slow(folder)
 
@@ -123,15 +143,17 @@ async def _absent(service: Replica, server: Server) -> Row:
 async def _slow(folder: Path) -> Row:
     server = Server(BINARIES[0], folder).start()
     async with SlowProxy(server.port) as proxy:
-        service = await asyncio.to_thread(
-            lambda: Replica(folder, redis_url=f"redis://127.0.0.1:{proxy.port}/0").wait_until_ready()
-        )
+        address = f"redis://127.0.0.1:{proxy.port}/0"
+        services = (Replica(folder, redis_url=address), Replica(folder, redis_url=address))
 
         def delay(seconds: float) -> Action:
             return lambda: setattr(proxy, "delay", seconds)
 
         try:
-            return await fault("Redis slow (0.3 s more)", service, delay(0.15), delay(0.0), state="down")
+            for service in services:
+                await asyncio.to_thread(service.wait_until_ready)
+            return await fault("Redis slow (0.3 s more)", services, delay(0.15), delay(0.0), state="down", errors=True)
         finally:
-            service.kill()
+            for service in services:
+                service.kill()
             server.kill()

@@ -5,7 +5,9 @@ import signal
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-from tests.fuzz.targets import REFUSALS
+from tonnage.errors import CatalogError, SizingError
+
+REFUSALS = (SizingError, ValueError, CatalogError)
 
 PATIENCE_SECONDS = 5.0
 """Of processor time; an input that takes longer hangs. [s]"""

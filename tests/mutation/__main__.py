@@ -37,6 +37,7 @@ def main() -> int:
     found = [m for path in _files(options) for m in mutants_of(path)]
     chosen = _sample(found, options)
     sys.stdout.write(f"{options.package}: {len(chosen)} of {len(found)} mutants (seed {options.seed})\n")
+    sys.stdout.flush()
     runner = Runner({str(path) for path in _files(options)}, lambda runner: _judge(runner, chosen, options))
     arguments = ["-o", "addopts=", "--import-mode=importlib", *(f"-pno:{name}" for name in _UNUSED)]
     return int(pytest.main([*arguments, *(options.tests or TESTS[options.package])], plugins=[runner]))
