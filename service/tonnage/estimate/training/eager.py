@@ -24,7 +24,9 @@ class Block(FeedForward):
 
     def __init__(self, tape: Tape, layer: Layer, model: Model, recipe: Recipe) -> None:
         super().__init__(tape, layer, model, recipe)
-        self.narrow_softmax = model.model_type == "gpt2"
+        self.narrow_softmax = model.model_type == "gpt2" or any(
+            g.layer.attention is not None and g.layer.attention.sinks for g in model.layers
+        )
         self.rotates_wide = model.model_type in PYTHON_LAYER_NORM
         self.drops_stream = _any_positive(model, _STREAM_DROPOUTS)
         self.drops_scores = _any_positive(model, _SCORE_DROPOUTS)
@@ -212,6 +214,8 @@ class Block(FeedForward):
             weights = op.from_result(tape, weights)
             weights = op.scale(tape, weights)
         weights = op.shift(tape, weights)
+        if attention.sinks:
+            weights = self._beside_sinks(weights)
         width = q.element_bytes if self.narrow_softmax else 4
         weights = op.cast(tape, op.softmax(tape, weights, element_bytes=width), q.element_bytes)
         weights = op.dropout(tape, weights, active=self.drops_scores)
@@ -219,6 +223,11 @@ class Block(FeedForward):
         out = op.matmul(tape, weights, rows, per_token(heads * attention.v_head_dim))
         del rows
         return op.copy(tape, out), weights
+
+    def _beside_sinks(self, scores: Tensor) -> Tensor:
+        """A column for the sink of each head joined on, and the largest score taken off."""
+        joined = op.concatenate(self.tape, scores)
+        return op.shift(self.tape, joined)
 
     def _scores(self, q: Tensor, k: Tensor, heads: int, laid_out: bool, copies: int) -> Tensor:
         tape = self.tape

@@ -64,8 +64,18 @@ class FeedForward(Linears):
         if not moe.gated:
             return op.activation(tape, self._grouped(rows, "expert_up", elements, width))
         both = self._grouped(rows, "expert_gate_up", 2 * elements, 2 * width)
+        if self.model_type == "gpt_oss":
+            return self._clamped(both, width)
         gate, up = op.split(tape, both, per_token(width), per_token(width))
         return op.multiply(tape, op.activation(tape, gate), up)
+
+    def _clamped(self, both: Tensor, width: int) -> Tensor:
+        """Interleaved halves, each clamped; gate x sigmoid in operators of their own, and one added to the other half."""
+        tape = self.tape
+        gate = op.activation(tape, op.part(tape, both, per_token(width)))
+        up = op.activation(tape, op.part(tape, both, per_token(width)))
+        glu = op.multiply(tape, gate, op.from_result(tape, op.scale(tape, gate)))
+        return op.multiply(tape, op.shift(tape, up), glu)
 
     def _grouped(self, x: Tensor, role: str, elements: int, out: int) -> Tensor:
         """One product for all experts; a quantized stack is dequantized whole."""
@@ -105,6 +115,8 @@ class FeedForward(Linears):
         """`gelu_new` in Python operators, everything else in one kernel; relu keeps its result, whose square is a power."""
         if name == "relu":
             return op.from_result(self.tape, x)
+        if name == "xielu":
+            return op.xielu(self.tape, x, trains=self.recipe.trains)
         if name == "relu2":
             return op.power(self.tape, op.from_result(self.tape, x))
         if name != "gelu_new" or self.recipe.code != "transformers":

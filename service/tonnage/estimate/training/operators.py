@@ -148,6 +148,25 @@ def activation(tape: Tape, x: Tensor) -> Tensor:
     return tape.new(x.elements, x.element_bytes, node)
 
 
+def xielu(tape: Tape, x: Tensor, *, trains: bool) -> Tensor:
+    """The activation xIELU in Python (transformers.activations.XIELUActivation): two branches, a condition between them."""
+    squared = multiply(tape, negate(tape, x), x)
+    first = add(tape, squared, negate(tape, x))
+    del squared
+    node = tape.node([x], [Out(x.form)])
+    tape.save(node, x.storage)
+    lower = tape.new(x.elements, x.element_bytes, node)
+    below = add(tape, from_result(tape, lower), x)
+    node = tape.node([below], [Out(below.form)])
+    tape.save(node, *((below.storage,) if trains else ()))
+    scaled_below = tape.new(x.elements, x.element_bytes, node)
+    second = add(tape, scaled_below, negate(tape, x))
+    del lower, below, scaled_below
+    node = tape.node([first, second], [Out(x.form), Out(x.form)])
+    tape.save(node, tape.new(x.elements, 1).storage)
+    return tape.new(x.elements, x.element_bytes, node)
+
+
 def from_result(tape: Tape, x: Tensor) -> Tensor:
     """tanh, sigmoid, rsqrt: the result is saved."""
     node = tape.node([x], [Out(x.form)])

@@ -175,7 +175,7 @@ def settings(workload: Workload) -> Settings:
         packed=bool(read("packed")),
         gradient_accumulation_steps=card.gradient_accumulation_steps or release.defaults.gradient_accumulation_steps,
         gradient_checkpointing=read("gradient_checkpointing"),
-        attention=read("attn_implementation"),
+        attention=card.attn_implementation or _attention(read, release, workload.model),
         cross_entropy=read("cross_entropy"),
         compiled=bool(card.compile if card.compile is not None else release.defaults.compile),
         weight_bytes=weight,
@@ -206,6 +206,25 @@ def _sharding(card: Training, read: _Reader, ranks: int) -> str:
     if ranks == 1:
         return "none"
     return str(read.assume("sharding", read.defaults.sharding, read.why))
+
+
+_WRITTEN_OUT = frozenset({"bloom", "mpt"})
+
+
+def _attention(read: _Reader, release: FrameworkRelease, model: Model) -> str:
+    """
+    The framework's default; operators of their own where PyTorch's kernel cannot do what the model wants.
+
+    Source: huggingface/transformers@v5.24.0 `_supports_sdpa = False` (soft-capped scores, sinks), classes without an interface
+    """
+    name = release.defaults.attn_implementation
+    if name == "sdpa" and release.code == "transformers":
+        layers = [g.layer.attention for g in model.layers if g.layer.attention is not None]
+        if model.model_type in _WRITTEN_OUT or any(a.softcap or a.sinks for a in layers):
+            return str(
+                read.assume("attn_implementation", "eager", "these classes have no scaled_dot_product_attention")
+            )
+    return str(read("attn_implementation"))
 
 
 def _width(name: str | None) -> int | None:
