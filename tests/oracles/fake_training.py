@@ -303,12 +303,13 @@ def build(run):
     dtype = DTYPES[training.get("weight_dtype", "bf16")]
     implementation = training.get("attn_implementation", "sdpa")
     with torch.device("meta"):
-        model = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=implementation)
+        kind = getattr(transformers, f"AutoModelFor{run.get('task', 'CausalLM')}")
+        model = kind.from_config(config, dtype=dtype, attn_implementation=implementation)
     method = training.get("method", "full")
     if method == "qlora":
         quantize(model, run)
     elif method == "lora":
-        model = adapt(model, training["lora"])
+        model = adapt(model, training["lora"], run.get("task", "CausalLM"))
     return model
 
 
@@ -338,12 +339,15 @@ def quantize(model, run):
                 parameter.data = parameter.data.to(torch.float32)
 
 
-def adapt(model, lora):
+PEFT_TASKS = {"CausalLM": "CAUSAL_LM", "SequenceClassification": "SEQ_CLS", "Seq2SeqLM": "SEQ_2_SEQ_LM"}
+
+
+def adapt(model, lora, task):
     """PEFT's own adapters; their dtype is set afterwards, since PEFT skips that on meta tensors."""
     from peft import LoraConfig, get_peft_model
 
     config = LoraConfig(
-        r=lora["rank"], lora_alpha=2 * lora["rank"], lora_dropout=lora.get("dropout", 0.0), task_type="CAUSAL_LM",
+        r=lora["rank"], lora_alpha=2 * lora["rank"], lora_dropout=lora.get("dropout", 0.0), task_type=PEFT_TASKS[task],
         target_modules=lora["target_modules"], modules_to_save=lora.get("modules_to_save"), use_dora=lora.get("dora", False),
     )  # fmt: skip
     with torch.device("meta"):
@@ -423,7 +427,8 @@ def two_steps(model, run, ledger, optimizer, trainable, result):
     weight_dtype, compute_dtype = training.get("weight_dtype", "bf16"), training.get("compute_dtype", "bf16")
     autocast = run.get("autocast", weight_dtype != compute_dtype or training.get("method") == "qlora")
     ids = torch.empty(shape, dtype=torch.long, device="cuda")
-    mask = {}
+    mask = {"use_cache": False} if run.get("task", "CausalLM") == "CausalLM" else {}
+    labels = torch.empty(shape[:1], dtype=torch.long, device="cuda") if run.get("task") == "SequenceClassification" else ids
     if run.get("padded"):
         mask["attention_mask"] = torch.empty((shape[0], 1, shape[1], shape[1]), dtype=torch.bool, device="cuda")
     for step in (1, 2):
@@ -431,7 +436,7 @@ def two_steps(model, run, ledger, optimizer, trainable, result):
         for _ in range(steps):
             ledger.phase = "forward"
             with torch.autocast("cuda", DTYPES[compute_dtype]) if autocast else contextlib.nullcontext():
-                loss = model(input_ids=ids, labels=ids, use_cache=False, **mask).loss
+                loss = model(input_ids=ids, labels=labels, **mask).loss
             if steps > 1:
                 loss = loss / steps
             result["after_forward_bytes"] = ledger.allocated

@@ -112,6 +112,28 @@ FAMILIES = {
         num_experts_per_tok=6, first_k_dense_replace=1,
     ),
     "lfm2-1.2b": decoder("lfm2", 2048, 12288, 4, 32, 8, 65536, layer_types=["conv", "conv", "full_attention", "conv"]),
+    "bert-large": {
+        "model_type": "bert", "hidden_size": 1024, "num_hidden_layers": 4, "num_attention_heads": 16, "intermediate_size": 4096,
+        "vocab_size": 30522, "max_position_embeddings": 512, "type_vocab_size": 2, "hidden_act": "gelu",
+        "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1,
+    },
+    "roberta-base": {
+        "model_type": "roberta", "hidden_size": 768, "num_hidden_layers": 4, "num_attention_heads": 12, "intermediate_size": 3072,
+        "vocab_size": 50265, "max_position_embeddings": 514, "type_vocab_size": 1, "hidden_act": "gelu", "pad_token_id": 1,
+        "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1,
+    },
+    "modernbert-base": {
+        "model_type": "modernbert", "hidden_size": 768, "num_hidden_layers": 4, "num_attention_heads": 12, "intermediate_size": 1152,
+        "vocab_size": 50368, "pad_token_id": 50283,
+    },
+    "t5-large": {
+        "model_type": "t5", "d_model": 1024, "d_ff": 4096, "d_kv": 64, "num_heads": 16, "num_layers": 3, "num_decoder_layers": 3,
+        "vocab_size": 32128, "feed_forward_proj": "relu", "dropout_rate": 0.1,
+    },
+    "flan-t5-large": {
+        "model_type": "t5", "d_model": 1024, "d_ff": 2816, "d_kv": 64, "num_heads": 16, "num_layers": 3, "num_decoder_layers": 3,
+        "vocab_size": 32128, "feed_forward_proj": "gated-gelu", "dropout_rate": 0.1, "tie_word_embeddings": False,
+    },
     "mamba2": {"model_type": "mamba2", "hidden_size": 2560, "num_hidden_layers": 4, "num_heads": 80, "head_dim": 64, "vocab_size": 50288},
 }  # fmt: skip
 
@@ -144,6 +166,13 @@ FULL = {
 CHECKPOINTED = {"gradient_checkpointing": "full"}
 
 
+ENCODERS = {
+    "bert-large": "SequenceClassification",
+    "roberta-base": "SequenceClassification",
+    "modernbert-base": "SequenceClassification",
+    "t5-large": "Seq2SeqLM",
+    "flan-t5-large": "Seq2SeqLM",
+}
 EAGER_ONLY = {"gemma2-2b", "bloom-7b1", "gpt-oss-20b"}
 """Families whose classes refuse scaled_dot_product_attention."""
 
@@ -195,7 +224,8 @@ LONG = [
 BREADTH = [
     run(family, 2, 1024, **more)
     for family in FAMILIES
-    if family not in {"qwen3-30b-a3b", "mixtral-8x7b", "gpt-oss-20b", "deepseek-v3", "qwen3-next", "mamba2"}
+    if family not in ENCODERS
+    and family not in {"qwen3-30b-a3b", "mixtral-8x7b", "gpt-oss-20b", "deepseek-v3", "qwen3-next", "mamba2"}
     for more in (
         {},
         CHECKPOINTED,
@@ -204,6 +234,19 @@ BREADTH = [
         {"lora": {"dropout": 0.05}} | CHECKPOINTED,
         {"attn_implementation": "eager"},
     )
+]
+
+ENCODED = [
+    run(family, 8, 512, beside={"task": task}, **more)
+    for family, task in ENCODERS.items()
+    for more in (
+        {},
+        PURE_FP32 | {"attn_implementation": "eager"},
+        AUTOCAST,
+        CHECKPOINTED,
+        {"lora": {"target_modules": ["q", "v"] if "t5" in family else ["query", "value"]}},
+    )
+    if "lora" not in more or family != "modernbert-base"
 ]
 
 MIXTURES = [
@@ -253,4 +296,4 @@ ODDS = [
     ),
 ]
 
-RUNS = [*DEEP[:2], *CORE, *ODDS, *BREADTH, *MIXTURES, *LONG, *DEEP[2:], *BLIND]
+RUNS = [*DEEP[:2], *CORE, *ODDS, *BREADTH, *MIXTURES, *LONG, *DEEP[2:], *ENCODED, *BLIND]

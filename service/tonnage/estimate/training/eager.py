@@ -50,11 +50,21 @@ class Block(FeedForward):
         if wrapped:
             h = self.norm(h, "2")
         h = op.add(self.tape, residual, h)
+        if self.layer.cross_attention is not None:
+            h = self._crossed(h, self.layer.cross_attention)
         if self.layer.mlp is not None or self.layer.moe is not None:
             del residual
             h = self._fed(h, wrapped=wrapped)
         del weights
         return h
+
+    def _crossed(self, x: Tensor, attention: Attention) -> Tensor:
+        """Attention to an encoder's output, taken to be as long."""
+        h = self.norm(x, "cross")
+        h, weights = self._attention(h, attention)
+        h = op.dropout(self.tape, h, active=self.drops_stream)
+        del weights
+        return op.add(self.tape, x, h)
 
     def _fed(self, x: Tensor, *, wrapped: bool) -> Tensor:
         residual = h = x

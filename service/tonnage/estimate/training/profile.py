@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from tonnage.estimate.training import operators as op
 from tonnage.estimate.training.eager import Block
+from tonnage.estimate.training.encoder import EncoderBlock, norms_embeddings, norms_output
 from tonnage.estimate.training.falcon import FalconBlock
 from tonnage.estimate.training.lit import LitBlock
 from tonnage.estimate.training.norms import norm_kind, normalised
@@ -28,7 +29,7 @@ from tonnage.estimate.training.tape import (
     times,
     undominated,
 )
-from tonnage.estimate.training.usual import layer_groups
+from tonnage.estimate.training.usual import encodes_only, layer_groups
 from tonnage.spec.model import Layer, Model
 
 
@@ -163,6 +164,8 @@ def _code(model: Model, recipe: Recipe) -> type[Block]:
     """Whose layer it is."""
     if recipe.code == "litgpt" and not recipe.scales:
         return LitBlock
+    if encodes_only(model):
+        return EncoderBlock
     return FalconBlock if model.model_type == "falcon" else Block
 
 
@@ -228,6 +231,9 @@ class _Run:
             size = model.max_position_embeddings * model.hidden_size
             positions = Parameter(size, recipe.norm_bytes, recipe.trains)
             x = op.add(tape, x, op.embedding(tape, positions, model.hidden_size))
+            if norms_embeddings(model):
+                weight = Parameter(model.hidden_size, recipe.norm_bytes, recipe.trains)
+                x = op.layer_norm(tape, op.add(tape, x, x), weight)
             x = op.dropout(tape, x, active=self.blocks[0].drops_stream)
         if recipe.attention == "eager":
             kinds = {layer.attention.kind for layer in self.layers if layer.attention is not None}
@@ -249,6 +255,8 @@ class _Run:
 
     def _last_norm(self, x: Tensor) -> Tensor:
         recipe = self.recipe
+        if not norms_output(self.model):
+            return x
         weight = Parameter(self.model.hidden_size, recipe.norm_bytes, recipe.trains)
         kind = norm_kind(self.layers[-1], self.model)
         return normalised(self.tape, x, weight, kind=kind, fused=recipe.norm == "fused")

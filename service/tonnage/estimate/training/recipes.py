@@ -59,7 +59,7 @@ def recipe_of(settings: Settings, model: Model, form: WeightFormat, objective: O
         single=settings.micro_batch_size == 1,
         norm=settings.release.norm,
         checkpointing=_checkpointing(settings),
-        accumulates=settings.gradient_accumulation_steps > 1 or settings.in_backward,
+        accumulates=settings.gradients_stay or settings.in_backward,
         expands_keys=settings.release.expands_keys,
         code=settings.release.code,
         loss=objective.loss or logit_bytes(settings, name, head_width, remote_code(settings, model)),

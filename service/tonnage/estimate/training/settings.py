@@ -93,6 +93,16 @@ class Settings(Struct, frozen=True, kw_only=True):
         return self.rank if self.method in PROMPT_METHODS else 0
 
     @property
+    def gradients_stay(self) -> bool:
+        """
+        Whether gradients are there when backward begins: of earlier micro-batches, or zeroed rather than freed.
+
+        Source: pytorch/pytorch@v2.0.0 torch/optim/optimizer.py (zero_grad: set_to_none is the default from here on)
+        """
+        zeroed = self.release.code == "transformers" and not self.libraries.at_least("torch", "2.0")
+        return self.gradient_accumulation_steps > 1 or zeroed
+
+    @property
     def trains_base(self) -> bool:
         """Whether the base model itself trains."""
         return self.method not in ADAPTER_METHODS and self.method not in LIGHT_METHODS

@@ -72,7 +72,7 @@ def held(settings: Settings, sizes: Sizes) -> Held:
 
 def _replicated(settings: Settings, sizes: Sizes) -> Held:
     buckets = gradients.ddp_buckets(gradient_bytes=sizes.gradients) if settings.sharding == "ddp" else 0
-    before = sizes.gradients if settings.gradient_accumulation_steps > 1 else 0
+    before = sizes.gradients if settings.gradients_stay else 0
     return Held(
         weights=0 if settings.offload_parameters else sizes.weights,
         adapters=sizes.adapters,

@@ -24,7 +24,7 @@ from tonnage.estimate.training.settings import Settings, settings
 from tonnage.estimate.training.sharding import Held, held
 from tonnage.estimate.training.sizes import Rank, ranks_of
 from tonnage.estimate.training.states import causal_masks, loaded_format
-from tonnage.estimate.training.usual import scoring_model, usual_model
+from tonnage.estimate.training.usual import encodes_only, scoring_model, usual_model
 from tonnage.laws.training_sharding import in_flight
 from tonnage.spec.card import Training
 from tonnage.spec.facts import WeightFormat
@@ -139,6 +139,8 @@ def _standing(asked: Asked) -> Standing:
         workload = replace(workload, model=model)
     job = settings(workload)
     objective = objective_of(job)
+    if encodes_only(workload.model) and job.objective == "sft":
+        objective = objective._replace(scores=True, loss=(0, 0, 0, 2))
     if objective.scores:
         workload = replace(workload, model=scoring_model(workload.model))
     return Standing(

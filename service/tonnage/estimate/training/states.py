@@ -143,8 +143,7 @@ def trainable(model: Model, what: What) -> tuple[Trainable, ...]:
         return (_whole_model(model, what.base_bytes, what.unties),)
     adapters = Trainable(tuple(_adapter_shapes(model, what.adapters, what.method, what.rank)), (), what.adapter_bytes)
     rest = tuple((model.vocab_size, model.hidden_size, 1) for role in ("embed", "head") if role in what.saved)
-    if any(t.role == "score" for t in model.outside):
-        rest = (*rest, (1, model.hidden_size, 1))
+    rest += tuple((t.out_features, t.in_features, 1) for t in model.outside if t.role == "score")
     return (adapters, Trainable((), rest, what.base_bytes)) if rest else (adapters,)
 
 

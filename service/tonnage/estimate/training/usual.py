@@ -16,6 +16,11 @@ VOCABULARY = 100_000
 """Between Llama 2's and Qwen's. [tokens]"""
 
 
+def encodes_only(model: Model) -> bool:
+    """Whether the model has no decoder."""
+    return bool(model.layers) and all(group.layer.role == "encoder" for group in model.layers)
+
+
 def layer_groups(model: Model) -> tuple[LayerGroup, ...]:
     """Kinds of layers that a step runs through: all of them, encoders first."""
     return model.layers
@@ -51,17 +56,27 @@ def usual_model(model: Model, tensor_parallel_size: int, pipeline_parallel_size:
 
 @per_model()
 def scoring_model(model: Model) -> Model:
-    """The same with one number per token in place of a head over the vocabulary (…ForSequenceClassification)."""
+    """
+    The same with few numbers in place of a head over the vocabulary (…ForSequenceClassification).
+
+    A decoder's gives one (a reward); an encoder's as many as it has labels, with a bias.
+    """
     rest = tuple(t for t in model.outside if t.component != "lm_head")
     lost = sum(t.elements for t in model.outside if t.component == "lm_head" and t.parameter)
-    score = Tensor(
-        name="score.weight", component="lm_head", out_features=1, in_features=model.hidden_size, role="score"
-    )
+    labels = int(model.config.get("num_labels") or 2) if encodes_only(model) else 1
+    score = [
+        Tensor(
+            name="score.weight", component="lm_head", out_features=labels, in_features=model.hidden_size, role="score"
+        )
+    ]
+    if encodes_only(model):
+        score.append(Tensor(name="score.bias", component="lm_head", out_features=labels, role="score"))
+    added = sum(t.elements for t in score)
     return replace(
         model,
-        outside=(*rest, score),
+        outside=(*rest, *score),
         tie_word_embeddings=False,
-        parameters_total=model.parameters_total - lost + model.hidden_size,
+        parameters_total=model.parameters_total - lost + added,
     )
 
 
