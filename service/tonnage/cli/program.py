@@ -124,10 +124,19 @@ def _overview(words: list[str]) -> int:
     if words[:1] == ["--version"]:
         text = f"tonnage {__version__}\n"
     elif words[-1:] not in (["--help"], ["-h"]):
-        sys.stderr.write(text)
+        sys.stderr.write(_no_command(words) + text)
         return FAILED
     sys.stdout.write(text)
     return 0
+
+
+def _no_command(words: list[str]) -> str:
+    """The complaint about words that start no command, with the one that was meant."""
+    said = " ".join(words[: 2 if words[:1] == ["catalog"] else 1])
+    if said in ("", "catalog"):
+        return ""
+    close = difflib.get_close_matches(said, [" ".join(name) for name in COMMANDS], n=1)
+    return f"tonnage: there is no command {said!r}{f'; did you mean {close[0]}?' if close else ''}\n\n"
 
 
 def _fail(message: str) -> NoReturn:

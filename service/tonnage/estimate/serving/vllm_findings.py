@@ -155,7 +155,7 @@ def _budget(facts: Facts) -> list[Finding]:
         facts, one, f"one request of max_model_len {facts.settings.max_model_len}", "ValueError at start"
     )
     if facts.demand.stated and facts.needed_blocks > one:
-        what = f"{facts.demand.requests} requests of {facts.demand.tokens} tokens"
+        what = f"{facts.demand.requests} requests of {facts.demand.tokens} tokens each"
         found += _against_blocks(facts, facts.needed_blocks, what, "requests would be preempted")
     if tightest.pool.low <= 0 and not found:
         found.append(_no_pool(facts, tightest, "needs_confirmation"))
@@ -168,7 +168,7 @@ def _no_pool(facts: Facts, rank: "RankAccount", status: Verdict = "excluded") ->
         status=status,
         reason=f"no available memory for the cache blocks: {facts.settings.fraction:g} of "
         f"{format_size(facts.total.expected if facts.total else 0)} against {format_size(used)} of weights and activations; "
-        f"it would take gpu_memory_utilization {smallest_fraction(facts, 1):.2f}",
+        f"{_remedy(facts, 1)}",
         field="/serving/gpu_memory_utilization",
     )
 
@@ -182,9 +182,18 @@ def _against_blocks(facts: Facts, needed: int, what: str, otherwise: str) -> lis
     reason = (
         f"{what} needs {format_size(needed * size)} of cache, the budget leaves "
         f"{format_size(blocks.low * size)} to {format_size(blocks.high * size)} ({otherwise}); "
-        f"it would take gpu_memory_utilization {smallest_fraction(facts, needed):.2f}"
+        f"{_remedy(facts, needed)}"
     )
     return [Finding(status=status, reason=reason, field="/serving/gpu_memory_utilization")]
+
+
+def _remedy(facts: Facts, blocks: int) -> str:
+    fraction = smallest_fraction(facts, blocks)
+    if fraction > 1:
+        return "no gpu_memory_utilization is enough"
+    if fraction <= facts.settings.fraction:
+        return f"the expected amounts would need {fraction:.2f} of gpu_memory_utilization, the high ones more than is given"
+    return f"it would take gpu_memory_utilization {fraction:.2f}"
 
 
 def smallest_fraction(facts: Facts, blocks: int) -> float:
