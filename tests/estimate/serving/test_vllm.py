@@ -413,3 +413,18 @@ def test_since_0_29_a_block_costs_what_the_widest_group_needs():
 def test_a_cache_that_the_compressed_kernel_does_not_read_is_refused(version, refused):
     found = compressed(version, 20, max_model_len=4_096, kv_cache_dtype="auto")
     assert any(f.status == "excluded" and "fp8" in f.reason for f in found.findings) is refused
+
+
+@pytest.mark.parametrize(("version", "uncertain"), [("0.10.0", True), ("0.19.0", False)])
+def test_an_image_longer_than_a_request_is_profiled_whole_by_releases_with_one_engine(version, uncertain):
+    found = account(resolve(catalog(), msgspec.convert({
+        "model": {"id": "Qwen/Qwen2-VL-7B-Instruct"}, "placement": {"gpu": "h100-sxm"},
+        "serving": {"engine": "vllm", "engine_version": version, "max_model_len": 8_192},
+    }, SizingCard)))  # fmt: skip
+    assert any("encoder's profile is uncertain" in f.reason for f in found.findings) is uncertain
+
+
+@pytest.mark.parametrize(("version", "tokens"), [("0.10.0", 4_096), ("0.19.0", 2_048)])
+def test_old_cards_run_v1_once_v0_is_gone(version, tokens):
+    found = answer({"engine_version": version, "dtype": "float16", "max_model_len": 4_096}, {"gpu": "t4"})
+    assert expected(found, "profile", "activations") == (tokens + 256 + 256) * 4_096 * 2  # the batch, 256 rows twice

@@ -8,7 +8,7 @@ from tonnage.estimate.serving.demand import Demand
 from tonnage.estimate.serving.profiled_items import largest_item
 from tonnage.estimate.serving.vllm_cache import Layout
 from tonnage.estimate.serving.vllm_compressed_cache import is_compressed
-from tonnage.estimate.serving.vllm_settings import Settings
+from tonnage.estimate.serving.vllm_settings import Settings, has_v0
 from tonnage.laws import budget
 from tonnage.spec.report import Amount, Finding, Verdict
 from tonnage.spec.workload import Workload
@@ -124,12 +124,12 @@ def _dtype(facts: Facts) -> list[Finding]:
 
 
 def _long_items(facts: Facts) -> list[Finding]:
-    """An image that becomes more tokens than a request may have is profiled, but how is not settled."""
+    """How a release profiles an image of more tokens than a request may have is not settled while it has two engines."""
     model, chosen = facts.workload.model, facts.settings
     if model.vision is None or not chosen.images:
         return []
     item = largest_item(model, chosen.max_model_len, chosen.videos)
-    if item is not None and item.tokens <= chosen.max_model_len:
+    if item is not None and (not has_v0(chosen.release) or item.tokens <= chosen.max_model_len):
         return []
     reason = "how many tokens the largest image becomes is not known: the encoder's profile is left out"
     if item is not None:

@@ -252,6 +252,11 @@ def compute_capability(gpu: Gpu | None) -> tuple[int, int]:
     return (int(major), int(minor or 0)) if major.isdigit() else (0, 0)
 
 
+def has_v0(release: Release) -> bool:
+    """Whether a release still brings the V0 engine."""
+    return release.engine_core == "v0" or release.v0_below_compute_capability != "0.0"
+
+
 def runs_v0(release: Release, major: int, minor: int, workload: Workload) -> bool:
     """Whether the V0 engine runs the card: always before V1, later where V1 has no support."""
     if release.engine_core == "v0":

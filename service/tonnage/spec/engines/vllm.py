@@ -94,7 +94,7 @@ class Vllm(Release, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     engine_core: Literal["v0", "v1"]
     v0_below_compute_capability: str | None = None
-    """Older cards still run the V0 engine. A version that has no V0 leaves it out."""
+    """Older cards still run the V0 engine; "0.0" in versions that have none."""
     v0_weight_formats: tuple[str, ...] = ()
     """Families of weight formats that still run the V0 engine."""
     v0_model_types: tuple[str, ...] = ()
