@@ -167,11 +167,12 @@ def _around_pool(items: Iterable[MemoryItem]) -> tuple[Counters, Amount]:
 def _nested(allocated: Sum, reserved: Sum, device: Sum) -> Counters:
     """Sums by innermost counter as what each counter shows."""
     expected, below, above = allocated
-    first = banded(expected, below, above)
-    if reserved == device == _NOTHING:
-        return Counters(first, first, first)
-    expected, below, above = expected + reserved[0], below + reserved[1], above + reserved[2]
-    second = first if reserved == _NOTHING else banded(expected, below, above)
+    first = second = banded(expected, below, above)
+    if reserved != _NOTHING:
+        expected, below, above = expected + reserved[0], below + reserved[1], above + reserved[2]
+        second = banded(expected, below, above)
+    if device == _NOTHING:
+        return Counters(first, second, second)
     return Counters(first, second, banded(expected + device[0], below + device[1], above + device[2]))
 
 
@@ -199,6 +200,8 @@ def joined(rest: Amount, demand: Amount) -> Amount:
 
 def banded(expected: int, below_squared: int, above_squared: int) -> Amount:
     """Amount of a sum and the squares of its half-widths. [bytes]"""
+    if not below_squared and not above_squared:
+        return Amount(expected, expected, expected)
     low = expected - isqrt(below_squared)
     return Amount(low if low > 0 else 0, expected, expected + isqrt(above_squared))
 

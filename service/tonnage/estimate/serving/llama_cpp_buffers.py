@@ -1,5 +1,7 @@
 """Caches and compute buffers of the layers that one llama.cpp device holds."""
 
+from functools import lru_cache
+
 from msgspec import Struct
 
 from tonnage.estimate import caches
@@ -35,10 +37,7 @@ class Shape(Struct, frozen=True, kw_only=True):
     @property
     def cells(self) -> int:
         """Cells of one stream of a full layer. [cells]"""
-        context = llama_cpp_cache.context_cells(context_tokens=self.context_tokens, padding=self.padding)
-        return llama_cpp_cache.stream_cells(
-            context_cells=context, sequences=self.slots, unified=self.unified, padding=self.padding
-        )
+        return _cells(self)
 
     @property
     def streams(self) -> int:
@@ -60,6 +59,14 @@ class Shape(Struct, frozen=True, kw_only=True):
             micro_batch_tokens=self.micro_batch,
             padding=self.padding,
         )
+
+
+@lru_cache(maxsize=1024)
+def _cells(shape: Shape) -> int:
+    context = llama_cpp_cache.context_cells(context_tokens=shape.context_tokens, padding=shape.padding)
+    return llama_cpp_cache.stream_cells(
+        context_cells=context, sequences=shape.slots, unified=shape.unified, padding=shape.padding
+    )
 
 
 class Cache(Struct, frozen=True):

@@ -5,6 +5,7 @@ from math import isqrt
 from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tonnage.estimate.serving import moe_kernels, vllm_capacity, vllm_findings, vllm_items
 from tonnage.estimate.serving.demand import demand
@@ -15,7 +16,7 @@ from tonnage.estimate.serving.vllm_cache import Layout, layout
 from tonnage.estimate.serving.vllm_compressed_cache import BLOCK, compressed_layout, is_compressed
 from tonnage.estimate.serving.vllm_profile import Peak, Rank, peak
 from tonnage.estimate.serving.vllm_runtime import Graphs, Outside, graphs, outside
-from tonnage.estimate.serving.vllm_settings import Settings, settings, traits
+from tonnage.estimate.serving.vllm_settings import Settings, reach, settings, traits
 from tonnage.estimate.serving.vllm_weights import Loaded, buffers, expert_ranks, loaded_weights, lora_slots
 from tonnage.estimate.weights import StageWeights, disk_bytes, stage_weights
 from tonnage.laws import budget
@@ -51,8 +52,9 @@ class RankAccount(Struct, frozen=True, kw_only=True):
 
 
 class Frame(Struct, frozen=True, kw_only=True):
-    """Everything of a card that neither its traffic nor, for most models, its longest request changes."""
+    """Everything of a card that neither its traffic changes nor, out of its `reach`, its longest request."""
 
+    chosen: Settings
     ranks: tuple[RankAccount, ...]
     layout: Layout
     total: Amount | None
@@ -70,6 +72,8 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     chosen: Settings
     frame: Frame
+    request_blocks: int
+    """Of one request of max_model_len. [blocks]"""
     cache: KvCache
     host: Host
     unknowns: tuple[str, ...]
@@ -98,6 +102,7 @@ def account(workload: Workload) -> Account:
         demand=wanted,
         total=frame.total,
         blocks=frame.blocks,
+        request_blocks=found.request_blocks,
         needed_blocks=needed,
     )
     return Account(
@@ -134,18 +139,24 @@ def plan(workload: Workload) -> Plan:
 
 
 def _plan(workload: Workload) -> Plan:
-    chosen = settings(workload)
-    frame = _FRAMES.of(workload, chosen.settled(workload.model))
+    serving, reaching = workload.serving, reach(workload)
+    frame = _FRAMES.of(workload, reaching)
+    chosen, cut = frame.chosen, frame.layout
+    if reaching is None and serving is not None and serving.max_model_len is not None:
+        chosen = replace(chosen, max_model_len=serving.max_model_len)
+    each = cut.request_blocks(chosen.max_model_len, chosen.in_flight_tokens, chosen.spare_states)
     return Plan(
         chosen=chosen,
         frame=frame,
-        cache=vllm_capacity.kv_cache(frame.ranks[0].pool, frame.layout, chosen, frame.blocks),
+        request_blocks=each,
+        cache=vllm_capacity.kv_cache(frame.ranks[0].pool, cut, chosen, frame.blocks),
         host=vllm_items.host(workload, chosen, frame.offloaded),
         unknowns=vllm_findings.unknowns(workload, chosen, drafted=frame.drafted),
     )
 
 
-def _frame(workload: Workload, chosen: Settings) -> Frame:
+def _frame(workload: Workload, _reach: int | None) -> Frame:
+    chosen = settings(workload)
     experts = expert_ranks(workload.placement, workload)
     backends = chosen.release.moe_backends
     kernel = moe_kernels.kernel(backends, workload.weight_format, chosen.major, expert_parallel=experts > 1)
@@ -163,6 +174,7 @@ def _frame(workload: Workload, chosen: Settings) -> Frame:
             vllm_items.phases(rank, chosen, workload, claim) for rank, claim in zip(ranks, claims, strict=True)
         )
     return Frame(
+        chosen=chosen,
         ranks=ranks,
         layout=cut,
         total=total,

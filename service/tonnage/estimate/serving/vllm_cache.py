@@ -97,6 +97,8 @@ class Layout(Struct, frozen=True, kw_only=True):
     @property
     def recurrent_groups(self) -> int:
         """Groups of recurrent layers. [unitless]"""
+        if not any(self.state_bytes):
+            return 0
         return sum(n for c, n in zip(self.classes, self.groups, strict=True) if c.kind == "recurrent")
 
     def block_bytes(self, stage: int) -> int:

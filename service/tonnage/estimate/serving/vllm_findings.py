@@ -38,6 +38,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     demand: Demand
     total: Amount | None
     blocks: Amount | None
+    request_blocks: int
+    """Of one request of max_model_len. [blocks]"""
     needed_blocks: int
 
 
@@ -144,17 +146,14 @@ def _long_items(facts: Facts) -> list[Finding]:
 
 
 def _budget(facts: Facts) -> list[Finding]:
-    tightest = min(facts.ranks, key=lambda r: r.pool.expected)
+    tightest = facts.ranks[0] if len(facts.ranks) == 1 else min(facts.ranks, key=lambda r: r.pool.expected)
     if tightest.pool.high <= 0:
         return [_no_pool(facts, tightest)]
-    found = []
-    one = facts.layout.request_blocks(
-        facts.settings.max_model_len, facts.settings.in_flight_tokens, facts.settings.spare_states
-    )
-    found += _against_blocks(
-        facts, one, f"one request of max_model_len {facts.settings.max_model_len}", "ValueError at start"
-    )
-    if facts.demand.stated and facts.needed_blocks > one:
+    found, one, least = [], facts.request_blocks, facts.blocks.low if facts.blocks is not None else 0
+    if one > least:
+        what = f"one request of max_model_len {facts.settings.max_model_len}"
+        found += _against_blocks(facts, one, what, "ValueError at start")
+    if facts.demand.stated and facts.needed_blocks > max(one, least):
         what = f"{facts.demand.requests} requests of {facts.demand.tokens} tokens each"
         found += _against_blocks(facts, facts.needed_blocks, what, "requests would be preempted")
     if tightest.pool.low <= 0 and not found:
@@ -229,18 +228,14 @@ def _free_at_start(facts: Facts) -> list[Finding]:
     chosen, total = facts.settings, facts.total
     if total is None or chosen.pool_bytes is not None or chosen.legacy or chosen.core.context_in_budget:
         return []
-    beside = facts.ranks[0].outside
-    taken = Amount(
-        beside.context.low + beside.communicator.low,
-        beside.context.expected + beside.communicator.expected,
-        beside.context.high + beside.communicator.high,
-    )
-    left = [1 - size / total.expected for size in (taken.high, taken.expected, taken.low)]
-    if chosen.fraction <= left[0]:
+    context, communicator = facts.ranks[0].outside.context, facts.ranks[0].outside.communicator
+    least = 1 - (context.high + communicator.high) / total.expected
+    if chosen.fraction <= least:
         return []
-    status: Verdict = "excluded" if chosen.fraction > left[2] else "needs_confirmation"
+    most = 1 - (context.low + communicator.low) / total.expected
+    status: Verdict = "excluded" if chosen.fraction > most else "needs_confirmation"
     reason = (
-        f"gpu_memory_utilization {chosen.fraction:g}: free memory at start is {left[0]:.3f} to {left[2]:.3f} of the card, "
+        f"gpu_memory_utilization {chosen.fraction:g}: free memory at start is {least:.3f} to {most:.3f} of the card, "
         "vLLM refuses to start with less free than its fraction"
     )
     return [Finding(status=status, reason=reason, field="/serving/gpu_memory_utilization")]

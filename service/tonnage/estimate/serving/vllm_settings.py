@@ -4,7 +4,6 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from tonnage.estimate.caches import DTYPE_BYTES, plain_kv_format
 from tonnage.estimate.identity_cache import remembered
@@ -95,11 +94,6 @@ class Settings(Struct, frozen=True, kw_only=True):
         """Tokens scheduled and not yet computed that windows must leave room for. [tokens]"""
         return self.max_num_batched_tokens * (2 if self.release.in_flight_batches else 1)
 
-    def settled(self, model: Model) -> "Settings":
-        """What profile, pool and graphs are made of: with the longest request only where it reaches them, no assumptions."""
-        reaches = self.images or traits(model).mla
-        return replace(self, max_model_len=self.max_model_len if reaches else 0, assumptions=())
-
 
 def settings(workload: Workload) -> Settings:
     """
@@ -115,6 +109,29 @@ def settings(workload: Workload) -> Settings:
     assert isinstance(serving, card.Vllm)  # noqa: S101  (dispatch is by this type)
     assert isinstance(release, Release)  # noqa: S101
     return _Reader(serving, release, model, gpu, workload).read()
+
+
+def reach(workload: Workload) -> int | None:
+    """
+    How far the longest request reaches into the settings and the profile.
+
+    Args:
+        workload: Resolved card for vLLM.
+
+    Returns:
+        The stated length, 0 for the model's own; None where batch and profile are the same for any such length, and it
+        matters only for what the cache holds. [tokens]
+    """
+    serving, release, model = workload.serving, workload.profile, workload.model
+    assert isinstance(serving, card.Vllm)  # noqa: S101  (dispatch is by this type)
+    length = serving.max_model_len or 0
+    if not length or traits(model).mla or profiles_images(model, serving):
+        return length
+    if runs_v0(release, *compute_capability(workload.gpu), workload):
+        return length
+    tier = batch_tier(release, workload.gpu)
+    batch = (serving.max_num_seqs or tier.max_num_seqs) * length
+    return length if serving.max_num_batched_tokens is None and batch < tier.max_num_batched_tokens else None
 
 
 class _Reader:
