@@ -14,7 +14,7 @@ from typing import Any, get_args, get_origin
 import msgspec
 from msgspec import Struct
 
-from tonnage.api.law_book import Law, law_book
+from tonnage.api.law_book import Law, law_book_with_topics
 from tonnage.api.query import refusal, unknown, value_of
 from tonnage.catalog import Catalog
 from tonnage.catalog.gpus import find_gpu
@@ -86,7 +86,7 @@ COLLECTIONS: dict[str, Collection] = {
             to_row=_engine_row,
         ),
         Collection(name="optimizers", summary="Optimizers", entry=Optimizer, row=Optimizer, records=lambda c: c.optimizers),
-        Collection(name="laws", summary="Laws", entry=Law, row=Law, records=lambda _: law_book()),
+        Collection(name="laws", summary="Laws", entry=Law, row=Law, records=lambda _: law_book_with_topics()),
     )
 }  # fmt: skip
 

@@ -41,7 +41,7 @@ class Law(Struct, frozen=True, kw_only=True):
 @cache
 def law_book() -> tuple[Law, ...]:
     """All laws, by name. [unitless]"""
-    found = [law for module in _modules() for law in _topic(module)]
+    found = [_law(module, function) for module in _modules() for function in _functions(module)]
     return tuple(sorted(found, key=lambda law: law.id))
 
 
@@ -50,20 +50,24 @@ def _modules() -> Iterator[ModuleType]:
         yield importlib.import_module(f"{laws.__name__}.{entry.name}")
 
 
-def _topic(module: ModuleType) -> Iterator[Law]:
-    """A topic, which items name that follow from several of its laws, and the laws."""
-    found = [_law(module, function) for function in _functions(module)]
+@cache
+def law_book_with_topics() -> tuple[Law, ...]:
+    """The laws, and their topics as entries: an item that follows from several laws names the topic."""
+    return tuple(sorted((*law_book(), *map(_topic, _modules())), key=lambda law: law.id))
+
+
+def _topic(module: ModuleType) -> Law:
     topic = module.__name__.rpartition(".")[2]
-    yield Law(
+    names = (f"laws.{topic}.{function.__name__}" for function in _functions(module))
+    return Law(
         id=f"laws.{topic}",
         topic=topic,
         summary=_joined((inspect.getdoc(module) or "").partition("\n\n")[0].splitlines()),
         inputs=(),
         returns="",
         unit=None,
-        source="each of its laws has its own: " + ", ".join(law.id for law in found),
+        source="each of its laws has its own: " + ", ".join(names),
     )
-    yield from found
 
 
 def _functions(module: ModuleType) -> Iterator[FunctionType]:

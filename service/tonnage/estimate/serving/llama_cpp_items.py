@@ -18,10 +18,10 @@ _PROJECTOR_COMPUTE = 1024 * MiB
 
 def weights(model: Model, device: Device, parts: FileWeights, *, known_file: bool) -> MemoryItem:
     """Model buffer: layers and, on the last device, the output matrix."""
-    basis: Basis = "user" if known_file else "exact" if model.trust in ("exact", "checked") else "derived"
+    basis: Basis = "user" if known_file else "derived"
     high = device.weights + device.weights // 200
     low = device.weights
-    if basis != "exact":
+    if known_file or model.trust not in ("exact", "checked"):
         low -= device.weights // 50
     layers = f"layers {device.first} to {device.last - 1}" if device.last > device.first else "no layer"
     output = " and the output matrix" if device.output else ""
@@ -46,12 +46,14 @@ def caches(device: Device, chosen: Settings) -> tuple[MemoryItem, ...]:
         if device.cache_most > size:
             detail += "; a file without the absorbed matrices, or a build before 2025-04, caches every head"
         law = "laws.llama_cpp_cache.layer"
-        found.append(_item("kv_cache", Amount(size, size, most), "exact", law, "src/llama-kv-cache.cpp", detail=detail))
+        found.append(
+            _item("kv_cache", Amount(size, size, most), "derived", law, "src/llama-kv-cache.cpp", detail=detail)
+        )
     state = device.cache.recurrent
     if state:
         law = "laws.llama_cpp_cache.recurrent"
         amount = Amount(state, state, state + state // 200)
-        found.append(_item("recurrent_state", amount, "exact", law, "src/llama-memory-recurrent.cpp"))
+        found.append(_item("recurrent_state", amount, "derived", law, "src/llama-memory-recurrent.cpp"))
     return tuple(found)
 
 

@@ -18,7 +18,7 @@ _CONTEXT = Term(
     counter="device", inside_budget=False,
 )  # fmt: skip
 _WEIGHTS = Term(
-    "weights", "exact", "laws.allocator.reserved", "python/sglang/srt/model_executor/model_runner.py load_model"
+    "weights", "derived", "laws.allocator.reserved", "python/sglang/srt/model_executor/model_runner.py load_model"
 )
 _BUFFERS = Term(
     "buffers", "derived", "laws.serving_buffers.rotary_cache", "python/sglang/srt/layers/rotary_embedding.py"

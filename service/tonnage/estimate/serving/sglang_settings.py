@@ -60,7 +60,8 @@ def settings(workload: Workload) -> Settings:
     largest = serving.cuda_graph_max_bs or (
         tier.cuda_graph_max_bs if ranks < _MANY_RANKS else tier.cuda_graph_max_bs_tp4
     )
-    eager = bool(serving.disable_cuda_graph or serving.enforce_eager)
+    generates = any(group.layer.role == "decoder" for group in model.layers) or not model.known
+    eager = bool(serving.disable_cuda_graph or serving.enforce_eager or not generates)
     decode = () if eager else static_fraction.decode_capture_sizes(largest=largest)
     prefill = _prefill_sizes(workload, release, chunk) if decode else ()
     images = model.vision is not None and not (serving.multimodal and serving.multimodal.language_model_only)

@@ -77,7 +77,7 @@ def _weights(part: Resident, model: Model, form: WeightFormat, *, known: bool, m
     moved = part.exact // max(1, len(part.layers)) if movable else 0
     scatter = _scatter(part.exact) + moved
     low, high = min(part.exact, part.counted) - scatter, part.counted + scatter
-    basis: Basis = "user" if known else "exact" if model.trust in ("exact", "checked") else "derived"
+    basis: Basis = "user" if known else "derived"
     detail = f"{form.id}: {part.exact} bytes of tensors as the caching allocator counts them"
     amount = Amount(max(0, low), part.counted, high)
     law = "laws.allocator.allocated"
@@ -128,7 +128,7 @@ def cache_items(size: int, cache: Held, chosen: Settings, part: Resident, *, gro
         tokens = chosen.length if grown else chosen.prompt_tokens
         detail = f"{chosen.cache} cache, batch {chosen.batch_size}, {tokens} tokens"
         source = "huggingface/transformers cache_utils.py"
-        items.append(_item("kv_cache", within(size, 0.005), "exact", "laws.kv_cache", source, detail=detail))
+        items.append(_item("kv_cache", within(size, 0.005), "derived", "laws.kv_cache", source, detail=detail))
         items += _remainders(size, cache, part, grown=grown)
     if cache.state:
         amount = within(cache.state, 0.5, 0.1)

@@ -27,7 +27,7 @@ _COMMUNICATOR = Term(
     counter="device", inside_budget=False,
 )  # fmt: skip
 _WEIGHTS = Term(
-    "weights", "exact", "laws.weights.blocks", "tensors of the architecture, cut as vllm/model_executor/layers"
+    "weights", "derived", "laws.weights.blocks", "tensors of the architecture, cut as vllm/model_executor/layers"
 )
 _KNOWN_WEIGHTS = Term("weights", "user", "laws.weights.blocks", "request: /weights/bytes, or the published file size")
 _BUFFERS = Term(
