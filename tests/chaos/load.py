@@ -11,7 +11,7 @@ from typing import NamedTuple
 LOST = 0
 """Status of a request whose answer never came or came broken."""
 REFUSED = -1
-"""Status of a connection that nobody took."""
+"""Status of a connection that nobody took: refused, or reset before its first request was read."""
 _PATIENCE_SECONDS = 20.0
 
 
@@ -72,7 +72,7 @@ class Connection:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def ask(self, question: Question) -> Sample:
-        started = time.monotonic()
+        started, fresh = time.monotonic(), self._streams is None
         try:
             if self._streams is None:
                 self._streams = await asyncio.open_connection("127.0.0.1", self._port)
@@ -81,9 +81,11 @@ class Connection:
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS):
                 status, headers = await self._exchange(question, *self._streams)
+        except (ConnectionError, asyncio.IncompleteReadError) as error:
+            status, headers = (REFUSED if fresh and not getattr(error, "partial", b"") else LOST), {}
         except (OSError, ValueError, EOFError, TimeoutError):
             status, headers = LOST, {}
-        if status == LOST or headers.get("connection") == "close":
+        if status in (LOST, REFUSED) or headers.get("connection") == "close":
             self.close()
         return Sample(started, time.monotonic() - started, status, headers)
 
