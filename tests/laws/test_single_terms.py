@@ -4,6 +4,8 @@ Sums whose terms differ by orders of magnitude at real sizes: here every term co
 Expected values are the formulas of the docstrings, worked out by hand for h = 1000, q = 800, kv = 200, f = 3000, a = 10.
 """
 
+from collections.abc import Callable
+
 import pytest
 
 from tonnage.laws import (
@@ -16,6 +18,7 @@ from tonnage.laws import (
     runtime,
     static_fraction,
     training_sharding,
+    vision_encoder,
 )
 
 LAYER = {
@@ -66,23 +69,25 @@ def test_eager_scores_hold_every_head_and_the_mask() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "expected"),
+    ("law", "given", "expected"),
     [
-        (loss.full_eager(logit_bytes=2), (14, 8, 14, 4)),
-        (loss.full_compiled(logit_bytes=2, online=False), (12, 6, 12, 2)),
-        (loss.full_compiled(logit_bytes=2, online=True), (6, 2, 6, 2)),
-        (loss.vocab_parallel(logit_bytes=2), (6, 4, 6, 2)),
-        (loss.loss_parallel(logit_bytes=2), (14, 8, 16, 4)),
-        (loss.causal_shifted(logit_bytes=2, sequences=1, caller_keeps=False), (8, 4, 12, 4)),
-        (loss.causal_shifted(logit_bytes=2, sequences=2, caller_keeps=False), (12, 4, 12, 4)),
-        (loss.causal_shifted(logit_bytes=2, sequences=2, caller_keeps=True), (14, 4, 12, 4)),
-        (loss.causal_shifted(logit_bytes=4, sequences=1, caller_keeps=True), (8, 4, 12, 4)),
-        (loss.causal_held(logit_bytes=2), (8, 8, 16, 4)),
-        (loss.causal_held(logit_bytes=6), (10, 8, 16, 4)),
+        (loss.full_eager, {"logit_bytes": 2}, (14, 8, 14, 4)),
+        (loss.full_compiled, {"logit_bytes": 2, "online": False}, (12, 6, 12, 2)),
+        (loss.full_compiled, {"logit_bytes": 2, "online": True}, (6, 2, 6, 2)),
+        (loss.vocab_parallel, {"logit_bytes": 2}, (6, 4, 6, 2)),
+        (loss.loss_parallel, {"logit_bytes": 2}, (14, 8, 16, 4)),
+        (loss.causal_shifted, {"logit_bytes": 2, "sequences": 1, "caller_keeps": False}, (8, 4, 12, 4)),
+        (loss.causal_shifted, {"logit_bytes": 2, "sequences": 2, "caller_keeps": False}, (12, 4, 12, 4)),
+        (loss.causal_shifted, {"logit_bytes": 2, "sequences": 2, "caller_keeps": True}, (14, 4, 12, 4)),
+        (loss.causal_shifted, {"logit_bytes": 4, "sequences": 1, "caller_keeps": True}, (8, 4, 12, 4)),
+        (loss.causal_held, {"logit_bytes": 2}, (8, 8, 16, 4)),
+        (loss.causal_held, {"logit_bytes": 6}, (10, 8, 16, 4)),
     ],
 )
-def test_bytes_per_logit_of_each_loss(path: tuple[float, ...], expected: tuple[float, ...]) -> None:
-    assert expected == path
+def test_bytes_per_logit_of_each_loss(
+    law: Callable[..., tuple[float, ...]], given: dict[str, int], expected: tuple[float, ...]
+) -> None:
+    assert expected == law(**given)
 
 
 @pytest.mark.parametrize(
@@ -181,3 +186,31 @@ def test_the_workspace_of_fused_all_reduce_is_four_limits_per_rank() -> None:
 
 def test_the_request_table_has_a_row_per_request_and_its_extra_columns() -> None:
     assert 3 * (100 + 4) * 4 == runtime.request_table(requests=3, max_model_len=100)
+
+
+def test_a_mask_has_an_element_per_query_and_key_of_every_sequence() -> None:
+    assert 3 * 5 * 7 * 2 == generate.window_mask(batch_size=3, tokens=5, keys=7, element_bytes=2)
+
+
+def test_the_delta_rule_holds_seven_copies_two_chunk_matrices_and_the_stream() -> None:
+    # 4 x (7 x 4 x (3 + 5) + 2 x 4 x 64) + 4 x 2 x 3 + 6 x 10
+    assert 4 * (224 + 512) + 24 + 60 == generate.delta_rule(
+        hidden_size=10, num_value_heads=4, value_head_dim=5, num_key_heads=2, key_head_dim=3, chunk=64
+    )
+
+
+@pytest.mark.parametrize(("layers", "expected"), [(24, 1.0), (36, 0.95), (12, 1.05), (240, 0.8)])
+def test_a_larger_vision_tower_leaves_less_to_the_static_part(layers: int, expected: float) -> None:
+    assert expected == pytest.approx(static_fraction.vision_tower(factor=1.0, layers=layers, hidden_size=1024))
+
+
+@pytest.mark.parametrize(
+    ("budget", "limit", "max_model_len", "expected"),
+    [(100, 10, 1000, 5), (1000, 2, 1000, 6), (1000, 9, 40, 6), (5, 9, 5, 1)],
+)
+def test_one_encoder_batch_holds_what_budget_and_prompts_allow(
+    budget: int, limit: int, max_model_len: int, expected: int
+) -> None:
+    assert expected == vision_encoder.items(
+        budget=budget, tokens_per_item=20, max_num_seqs=3, limit=limit, max_model_len=max_model_len
+    )
