@@ -26,10 +26,13 @@ This page is made from the code; `make readme` writes it anew.
 
 def laws_page() -> str:
     """The whole page."""
+    functions = [
+        law for law in law_book() if law.id.count(".") > 1
+    ]  # a topic's own entry stands for all of its functions
     by_topic: dict[str, list[Law]] = defaultdict(list)
-    for law in law_book():
+    for law in functions:
         by_topic[law.topic].append(law)
-    parts = [HEAD.format(count=len(law_book()))]
+    parts = [HEAD.format(count=len(functions))]
     for topic, laws in sorted(by_topic.items()):
         module = importlib.import_module(f"tonnage.laws.{topic}")
         parts.append(f"## {topic}\n\n{_first_paragraph(module)}\n")

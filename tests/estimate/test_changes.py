@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tonnage.errors import ContradictoryWorkload
 from tonnage.estimate import changes
 from tonnage.spec.card import SizingCard
 
@@ -41,7 +42,7 @@ def test_a_field_that_is_not_there_is_not_stated():
 
 
 def test_there_is_no_serving_to_change_in_a_training_card():
-    with pytest.raises(ValueError, match="serving"):
+    with pytest.raises(ContradictoryWorkload, match="serving"):
         changes.changed(card(training={}), "/serving/max_model_len", 1)
 
 

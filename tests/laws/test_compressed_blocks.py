@@ -27,3 +27,8 @@ def test_groups_that_pad_least() -> None:
 def test_weighted_blocks() -> None:
     assert law.weighted_blocks(class_blocks=[10, 4], class_bytes=[100, 50]) == 12
     assert law.weighted_blocks(class_blocks=[10, 3], class_bytes=[100, 50]) == 12
+
+
+def test_blocks_of_open_groups_are_short() -> None:
+    assert law.state_block(compress_ratio=4) == 4
+    assert law.state_block(compress_ratio=128) == 8

@@ -428,7 +428,9 @@ def two_steps(model, run, ledger, optimizer, trainable, result):
     autocast = run.get("autocast", weight_dtype != compute_dtype or training.get("method") == "qlora")
     ids = torch.empty(shape, dtype=torch.long, device="cuda")
     mask = {"use_cache": False} if run.get("task", "CausalLM") == "CausalLM" else {}
-    labels = torch.empty(shape[:1], dtype=torch.long, device="cuda") if run.get("task") == "SequenceClassification" else ids
+    labels = (
+        torch.empty(shape[:1], dtype=torch.long, device="cuda") if run.get("task") == "SequenceClassification" else ids
+    )
     if run.get("padded"):
         mask["attention_mask"] = torch.empty((shape[0], 1, shape[1], shape[1]), dtype=torch.bool, device="cuda")
     for step in (1, 2):
