@@ -2,9 +2,7 @@
 
 import re
 
-from tests.docs.law_page import laws_page, with_method_table
-
-from tonnage.api.law_book import law_book
+from tests.docs.law_page import laws, laws_page, with_method_table
 
 
 def test_the_page_of_laws_is_current(repository):
@@ -14,7 +12,7 @@ def test_the_page_of_laws_is_current(repository):
 def test_every_law_is_on_the_page_with_code_and_source(repository):
     entries = (repository / "docs" / "laws.md").read_text().split("\n### ")[1:]
 
-    assert [law.id for law in sorted(law_book(), key=lambda law: (law.topic, law.id))] == [
+    assert [law.id for law in sorted(laws(), key=lambda law: (law.topic, law.id))] == [
         entry.split("\n", 1)[0] for entry in entries
     ]
     for entry in entries:
