@@ -24,19 +24,21 @@ This page is made from the code; `make readme` writes it anew.
 """
 
 
+def laws() -> list[Law]:
+    """The functions; the book lists their topics too."""
+    return [law for law in law_book() if law.id != f"laws.{law.topic}"]
+
+
 def laws_page() -> str:
     """The whole page."""
-    functions = [
-        law for law in law_book() if law.id.count(".") > 1
-    ]  # a topic's own entry stands for all of its functions
     by_topic: dict[str, list[Law]] = defaultdict(list)
-    for law in functions:
+    for law in laws():
         by_topic[law.topic].append(law)
-    parts = [HEAD.format(count=len(functions))]
-    for topic, laws in sorted(by_topic.items()):
+    parts = [HEAD.format(count=len(laws()))]
+    for topic, members in sorted(by_topic.items()):
         module = importlib.import_module(f"tonnage.laws.{topic}")
         parts.append(f"## {topic}\n\n{_first_paragraph(module)}\n")
-        parts += [_entry(law, getattr(module, law.id.rpartition(".")[2])) for law in laws]
+        parts += [_entry(law, getattr(module, law.id.rpartition(".")[2])) for law in members]
     return "\n".join(parts)
 
 
