@@ -29,6 +29,8 @@ class Defaults(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     packed: bool = False
     gradient_accumulation_steps: int = 1
     gradient_checkpointing: Literal["none", "selective", "full"] = "none"
+    offload_activations: bool = False
+    """Where the card does not say how it checkpoints."""
     attn_implementation: str = "sdpa"
     cross_entropy: Literal["full", "chunked", "fused_linear"] = "full"
     compile: bool = False

@@ -203,7 +203,7 @@ def settings(workload: Workload) -> Settings:
         in_backward=bool(card.optimizer_in_backward),
         offload_parameters=card.offload.parameters,
         offload_optimizer=card.offload.optimizer,
-        offload_activations=card.offload.activations,
+        offload_activations=card.offload.activations or _offloads_by_default(card, read),
         assumptions=tuple(read.assumptions),
     )
 
@@ -216,6 +216,13 @@ def _sharding(card: Training, read: _Reader, ranks: int) -> str:
     if ranks == 1:
         return "none"
     return str(read.assume("sharding", read.defaults.sharding, read.why))
+
+
+def _offloads_by_default(card: Training, read: _Reader) -> bool:
+    """Whether block inputs go to the host though the card is silent: a framework whose own checkpointing does that."""
+    if card.gradient_checkpointing is not None or not read.defaults.offload_activations:
+        return False
+    return bool(read.assume("offload.activations", True, read.why))
 
 
 _WRITTEN_OUT = frozenset({"bloom", "mpt"})
