@@ -57,3 +57,7 @@ def test_interleaving_of_4_stages_and_5_chunks_holds_23_first_and_17_last():
 
 def test_flat_units_keep_44_percent_of_a_shard_in_16_bit():
     assert 440 == laws.flat_unit_copies(shard_bytes=1000)
+
+
+def test_gradients_whose_reduction_is_put_off_are_whole():
+    assert 2000 == laws.deferred_gradients(parameters=1000, element_bytes=2)

@@ -210,6 +210,24 @@ def flat_unit_copies(*, shard_bytes: int) -> int:
     return shard_bytes * 44 // 100
 
 
+def deferred_gradients(*, parameters: int, element_bytes: int) -> int:
+    """
+    Gradients of earlier micro-batches that wait whole on every rank because their reduction is put off.
+
+    Args:
+        parameters: Trainable parameters of the rank's model part, uncut. [unitless]
+        element_bytes: Width they are computed in. [bytes]
+
+    Returns:
+        Size. [bytes]
+
+    Source:
+        pytorch/pytorch@v2.1.0 torch/distributed/fsdp/fully_sharded_data_parallel.py no_sync ("each rank accumulates the full
+        gradients"); huggingface/accelerate@v1.15.0 concept_guides/gradient_synchronization.md
+    """
+    return parameters * element_bytes
+
+
 def distributed_optimizer_states(*, parameters: int, ranks: int) -> int:
     """
     fp32 main parameters and two moments, sharded over the data-parallel (and context-parallel) ranks.

@@ -87,6 +87,22 @@ def test_sharding_more_kinds_of_state_holds_less():
     assert size("fsdp") < size("fsdp_grad_op")
 
 
+def test_accumulation_with_fsdp_1_keeps_whole_gradients():
+    def gradients(**training):
+        return item(
+            answer(sharding="fsdp", placement={"data_parallel_size": 8}, **CHECKPOINTED, **training), "gradients"
+        )
+
+    assert gradients(gradient_accumulation_steps=4) >= 0.99 * WEIGHTS > 4 * gradients()
+
+
+def test_hybrid_sharding_stays_within_a_host():
+    one, four = (answer(sharding="hsdp", placement={"data_parallel_size": n}, **CHECKPOINTED) for n in (8, 32))
+
+    assert allocated(one) == allocated(four)
+    assert "hsdp shards within" in "".join(a.why for a in four.assumptions)
+
+
 def test_ddp_adds_a_copy_of_the_gradients():
     alone, both = answer(**CHECKPOINTED), answer(sharding="ddp", placement={"data_parallel_size": 2}, **CHECKPOINTED)
 

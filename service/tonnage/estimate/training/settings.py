@@ -103,6 +103,17 @@ class Settings(Struct, frozen=True, kw_only=True):
         return self.gradient_accumulation_steps > 1 or zeroed
 
     @property
+    def defers_reduction(self) -> bool:
+        """
+        Whether gradients of earlier micro-batches wait unsharded (`no_sync`), as the Trainer has it with FSDP1.
+
+        Source: huggingface/accelerate@v1.15.0 docs/source/concept_guides/gradient_synchronization.md; sharded with FSDP2:
+        tests/measured/decisions.json#ax-gptoss20-fft-8x48
+        """
+        old = self.release.code == "transformers" and self.release.fsdp == "fsdp1"
+        return old and self.sharding in FSDP and self.gradient_accumulation_steps > 1
+
+    @property
     def trains_base(self) -> bool:
         """Whether the base model itself trains."""
         return self.method not in ADAPTER_METHODS and self.method not in LIGHT_METHODS
@@ -171,7 +182,7 @@ def settings(workload: Workload) -> Settings:
         objective=card.objective,
         sharding=sharding,
         ranks=placement.data_parallel_size,
-        shards=placement.data_parallel_size * placement.context_parallel_size,
+        shards=_shards(sharding, read, placement.data_parallel_size) * placement.context_parallel_size,
         tensor_parallel_size=placement.tensor_parallel_size,
         pipeline_parallel_size=placement.pipeline_parallel_size,
         context_parallel_size=placement.context_parallel_size,
@@ -242,6 +253,17 @@ def _attention(read: _Reader, release: FrameworkRelease, model: Model) -> str:
                 read.assume("attn_implementation", "eager", "these classes have no scaled_dot_product_attention")
             )
     return str(read("attn_implementation"))
+
+
+HOST = 8
+"""GPUs of a host, within which hybrid sharding cuts. [unitless]"""
+
+
+def _shards(sharding: str, read: _Reader, ranks: int) -> int:
+    """Data-parallel ranks that share states; hybrid sharding copies them from host to host."""
+    if sharding != "hsdp" or ranks <= HOST:
+        return ranks
+    return int(read.assume("sharding", HOST, "hsdp shards within a host of 8 GPUs and copies between hosts"))
 
 
 def _width(name: str | None) -> int | None:

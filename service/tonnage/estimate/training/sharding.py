@@ -147,14 +147,18 @@ def _fsdp(settings: Settings, sizes: Sizes) -> Held:
     outer = 0 if resharded else 2 * root
     trained = whole if flat else sizes.gradients
     gradients_shard = laws.shard(amount=trained, ranks=ranks)
+    deferred = on_gpu and settings.defers_reduction
+    before = gradients_shard if settings.gradient_accumulation_steps > 1 and on_gpu else 0
+    if deferred:
+        before = laws.deferred_gradients(parameters=sizes.trainable, element_bytes=settings.compute_bytes)
     copies = laws.flat_unit_copies(shard_bytes=laws.shard(amount=whole, ranks=ranks)) if flat else 0
     return Held(
         weights=laws.shard(amount=sizes.weights, ranks=ranks) if on_gpu else 0,
         adapters=laws.shard(amount=sizes.adapters, ranks=ranks) if on_gpu else 0,
         master=laws.shard(amount=sizes.master, ranks=ranks) if on_gpu else 0,
         states=laws.shard(amount=sizes.states, ranks=ranks) if on_gpu and not settings.offload_optimizer else 0,
-        gradients_before=gradients_shard if settings.gradient_accumulation_steps > 1 and on_gpu else 0,
-        gradients_done=1 / ranks if on_gpu else 0.0,
+        gradients_before=before,
+        gradients_done=1 / ranks if on_gpu and not deferred else 0.0,
         buckets=0,
         live_forward=whole if keeps_whole else 2 * unit + outer,
         live_tail=whole if keeps_whole else max(root, outer) + (0 if resharded else unit),
