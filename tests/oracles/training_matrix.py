@@ -98,7 +98,7 @@ FAMILIES = {
         "multi_query": True, "attn_pdrop": 0.1, "resid_pdrop": 0.1, "embd_pdrop": 0.1, "activation_function": "gelu_pytorch_tanh",
     },
     "nemotron-4b": decoder("nemotron", 3072, 9216, 4, 24, 8, 256000, head_dim=128, partial_rotary_factor=0.5, hidden_act="relu2"),
-    "exaone4-1b": decoder("exaone4", 2048, 4096, 4, 32, 8, 102400, head_dim=64, sliding_window=None, tie_word_embeddings=True),
+    "exaone4-1b": decoder("exaone4", 2048, 4096, 4, 32, 8, 102400, head_dim=64, sliding_window=4096, layer_types=["full_attention"] * 4, tie_word_embeddings=True),
     "ernie4.5-0.3b": decoder("ernie4_5", 1024, 3072, 4, 16, 2, 103424, head_dim=128, tie_word_embeddings=True),
     "helium-2b": decoder("helium", 2560, 7040, 4, 20, 20, 48000, head_dim=128),
     "arcee-4.5b": decoder("arcee", 2560, 18432, 4, 20, 4, 128004, head_dim=128),
@@ -173,7 +173,7 @@ ENCODERS = {
     "t5-large": "Seq2SeqLM",
     "flan-t5-large": "Seq2SeqLM",
 }
-EAGER_ONLY = {"gemma2-2b", "bloom-7b1", "gpt-oss-20b"}
+EAGER_ONLY = {"gemma2-2b", "bloom-7b1", "gpt-oss-20b", "mamba2", "t5-large", "flan-t5-large"}
 """Families whose classes refuse scaled_dot_product_attention."""
 
 
