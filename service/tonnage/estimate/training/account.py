@@ -72,7 +72,7 @@ def _on_card(job: Solved, gpu: Gpu | None) -> Account:
         host=job.host,
         trainable_parameters=job.trainable_parameters,
         assumptions=job.settings.assumptions,
-        unknowns=_UNKNOWNS + job.objective.unknowns,
+        unknowns=_UNKNOWNS + job.unknowns,
         invalidated_by=_INVALIDATED_BY,
         findings=job.findings,
     )

@@ -56,6 +56,7 @@ class Solved(msgspec.Struct, frozen=True, eq=False):
     host: Host
     trainable_parameters: int
     findings: tuple[Finding, ...]
+    unknowns: tuple[str, ...]
 
 
 def solved(workload: Workload) -> Solved:
@@ -98,6 +99,7 @@ def _solved(asked: Asked, named: tuple[str, ...]) -> Solved:
         ),
         trainable_parameters=shares[0].rank.trainable_parameters,
         findings=base.findings,
+        unknowns=base.unknowns,
     )
 
 

@@ -32,6 +32,7 @@ from tonnage.spec.model import Model
 from tonnage.spec.report import Finding, MemoryItem
 from tonnage.spec.workload import Workload
 
+_TOWER = "activations of the vision tower; tokens of images count as part of sequence_length"
 KEPT = 2048
 """Regimes kept in process; the oldest goes first. [unitless]"""
 
@@ -61,6 +62,7 @@ class Standing(msgspec.Struct, frozen=True, eq=False):
     form: WeightFormat
     shares: tuple[Share, ...]
     findings: tuple[Finding, ...]
+    unknowns: tuple[str, ...]
 
     def at(self, card: Training) -> Settings:
         """The settings with a card's own micro-batch."""
@@ -152,6 +154,7 @@ def _standing(asked: Asked) -> Standing:
             _share(workload, job, objective, rank) for rank in ranks_of(workload, job, objective.trained_models)
         ),
         findings=findings_of(workload, objective),
+        unknowns=objective.unknowns + ((_TOWER,) if workload.model.vision is not None else ()),
     )
 
 
