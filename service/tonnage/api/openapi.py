@@ -226,7 +226,7 @@ def _headers(names: Any, optional: Any = ()) -> dict[str, Any]:
 
 
 def _exact(schema: Any) -> Any:
-    """The same schema as 3.1 has it and as the decoder does it: pairs by place, single choices, decimals of both kinds."""
+    """The same schema, saying what the decoder does: pairs of one kind, single choices, decimals as text or number."""
     if isinstance(schema, list):
         return [_exact(part) for part in schema]
     if not isinstance(schema, dict):
@@ -236,8 +236,10 @@ def _exact(schema: Any) -> Any:
     exact = {key: _exact(value) for key, value in schema.items()}
     if exact.get("items") is False and exact.get("maxItems") == len(exact.get("prefixItems", ())):
         del exact["items"]  # says nothing more than maxItems, and generators of clients stumble over it
-    if isinstance(exact.get("items"), list):
-        exact["prefixItems"], exact["items"] = exact["items"], False
+    places = exact.get("prefixItems")
+    if places and all(place == places[0] for place in places):
+        del exact["prefixItems"]
+        exact["items"] = places[0]
     choices = exact.get("enum")
     if isinstance(choices, list) and len(choices) == 1:
         del exact["enum"]
