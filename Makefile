@@ -5,7 +5,7 @@ HOST ?= 127.0.0.1
 PORT ?= 8000
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check -q
 
-.PHONY: serve test dev readme bench chaos fuzz mutate openapi docs golden image-test sbom checkov test-launchers
+.PHONY: serve test dev readme bench chaos fuzz mutate openapi docs golden image-test sbom checkov test-extras
 
 # ---- the service ----
 $(VENV)/run.stamp: requirements/run.txt requirements/build.txt pyproject.toml
@@ -93,11 +93,11 @@ checkov: dev $(CHECKOV)/bin/checkov
 	$(CHECKOV)/bin/checkov --config-file deploy/checkov.yaml -d .cache/chart --framework kubernetes
 	$(CHECKOV)/bin/checkov --config-file deploy/checkov.yaml -f Dockerfile --framework dockerfile
 
-# SkyPilot's, dstack's and Ray's own checks of the launchers' files, and bulk sizing on Ray Data and Parquet (about 1 GB)
-LAUNCHERS := .cache/launchers
-test-launchers:
-	$(PYTHON) -m venv $(LAUNCHERS)
-	$(LAUNCHERS)/bin/python -m pip --disable-pip-version-check -q install skypilot dstack 'ray[data,serve]' pyarrow hatchling editables pytest pytest-asyncio pytest-timeout
-	$(LAUNCHERS)/bin/python -m pip --disable-pip-version-check -q install --require-hashes -r requirements/run.txt
-	$(LAUNCHERS)/bin/python -m pip --disable-pip-version-check -q install --no-deps --no-build-isolation -e .
-	$(LAUNCHERS)/bin/python -m pytest -W ignore tests/integrations/test_launchers.py tests/cli/test_bulk.py
+# what optional extras bring: bulk sizing on Ray Data and Parquet, traces, SkyPilot's, dstack's and Ray's own checks (about 1.5 GB)
+EXTRAS := .cache/extras
+test-extras:
+	$(PYTHON) -m venv $(EXTRAS)
+	$(EXTRAS)/bin/python -m pip --disable-pip-version-check -q install -r requirements/extras.in
+	$(EXTRAS)/bin/python -m pip --disable-pip-version-check -q install --require-hashes -r requirements/run.txt -r requirements/build.txt
+	$(EXTRAS)/bin/python -m pip --disable-pip-version-check -q install --no-deps --no-build-isolation -e .
+	$(EXTRAS)/bin/python -m pytest -W ignore tests/integrations/test_launchers.py tests/cli/test_bulk.py tests/api/test_tracing.py

@@ -92,4 +92,4 @@ def optional(module):
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        pytest.skip(f"not run: {error.name} is not installed (make test-launchers)")
+        pytest.skip(f"not run: {error.name} is not installed (make test-extras)")

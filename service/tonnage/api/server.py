@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 from types import FrameType
+from typing import Any
 
 import uvicorn
 
@@ -13,8 +14,9 @@ from tonnage.api.access import refuse_open_house
 from tonnage.api.app import Application, create_app
 from tonnage.api.outlet import Outlet
 from tonnage.api.protocol import guarded_protocol, sweep
-from tonnage.api.settings import Settings
+from tonnage.api.settings import Settings, tracing_environment
 from tonnage.api.telemetry import AccessLog, JsonLines, OutletHandler
+from tonnage.api.tracing import traced
 
 _TICKS_PER_SWEEP = 10
 """uvicorn ticks ten times a second."""
@@ -64,7 +66,7 @@ def serve(settings: Settings) -> int:
     occupy_standard_descriptors()
     log_to_stderr(settings.log_level)
     app = create_app(settings)
-    Server(config_of(settings, app), app).run()
+    Server(config_of(settings, traced(app, tracing_environment())), app).run()
     return 0
 
 
@@ -75,7 +77,7 @@ def occupy_standard_descriptors() -> None:
     os.close(descriptor)
 
 
-def config_of(settings: Settings, app: Application) -> uvicorn.Config:
+def config_of(settings: Settings, app: Any) -> uvicorn.Config:
     """Uvicorn's own settings."""
     return uvicorn.Config(
         app,

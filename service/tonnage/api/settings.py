@@ -133,3 +133,8 @@ def read_settings(environment: Mapping[str, str] | None = None, **overrides: Any
         return msgspec.convert(given, Settings, strict=False)
     except msgspec.ValidationError as error:
         raise SettingsError(f"{PREFIX}* variables: {error}") from error
+
+
+def tracing_environment() -> dict[str, str]:
+    """OpenTelemetry's own variables, which its SDK reads too."""
+    return {name: value for name, value in os.environ.items() if name.startswith("OTEL_")}
