@@ -169,6 +169,7 @@ def _fragmentation(
         usable=usable,
     )
     return item(
-        "fragmentation", expected, "laws.reserved.transient_share", "measured: laws.reserved", detail=regime.why,
+        "fragmentation", expected, "laws.reserved.transient_share", "measured: laws.reserved",
+        detail=f"{regime.why}; given back when the card is full, so `required` counts only what cannot be",
         basis="calibrated", counter="reserved", band=(expected - low, high - expected),
     )  # fmt: skip
