@@ -67,6 +67,15 @@ def test_tuple_caches_exist_twice():
     assert size(old, "kv_cache", "decode") == size(old, "activations", "decode")
 
 
+def test_blocks_outgrown_by_the_cache_are_in_the_peak_but_given_back_before_anything_fails():
+    report = answer(LLAMA_8B, **HF, input_tokens=1, output_tokens=2_048, batch_size=64)
+    decode = next(p for p in report.phases if p.phase == "decode")
+    (outgrown,) = [i for i in decode.items if i.component == "fragmentation" and "outgrown" in i.detail]
+
+    assert report.required.high < report.peak.device.high - outgrown.bytes.high // 2
+    assert report.required.expected >= decode.total.allocated.expected
+
+
 def test_latent_caches_came_with_5_15():
     expanded = answer(DEEPSEEK_V3, **LONG, engine_version="5.0.0")
     latent = answer(DEEPSEEK_V3, **LONG, engine_version="5.15.0")

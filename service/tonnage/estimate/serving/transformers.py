@@ -19,13 +19,15 @@ from tonnage.estimate.serving.transformers_items import (
     loading,
     outgrown,
     prefill,
+    stuck,
 )
 from tonnage.estimate.serving.transformers_resident import Resident, residents
 from tonnage.estimate.serving.transformers_settings import Settings, settings
+from tonnage.estimate.totals import total
 from tonnage.estimate.weights import disk_bytes
 from tonnage.spec.facts import KvFormat, WeightFormat
 from tonnage.spec.model import Model
-from tonnage.spec.report import Account, GpuLoad, Host, KvCache, PhaseItems
+from tonnage.spec.report import Account, Amount, GpuLoad, Host, KvCache, PhaseItems
 from tonnage.spec.workload import Workload
 from tonnage.units import GiB
 
@@ -93,11 +95,19 @@ def _load(workload: Workload, chosen: Settings, part: Resident, index: int, devi
         PhaseItems("load", (base[0], *loading(workload, part), base[-1])),
         PhaseItems("prefill", (*base, *first, *prefill(workload, chosen, part, layers))),
     ]
-    if chosen.cache != "none":
-        last = cache_items(cache.final, cache, chosen, part, grown=True)
-        end = (*base, *last, *left_behind(model, chosen, part), outgrown(cache, chosen))
-        phases += [PhaseItems("decode", (*end, decode(model, chosen, cache))), PhaseItems("idle", end)]
-    return GpuLoad(ranks=(index,), stage=index, phases=tuple(phases))
+    if chosen.cache == "none":
+        return GpuLoad(ranks=(index,), stage=index, phases=tuple(phases))
+    last = cache_items(cache.final, cache, chosen, part, grown=True)
+    end = (*base, *last, *left_behind(model, chosen, part))
+    blocks, step = outgrown(cache, chosen), decode(model, chosen, cache)
+    moments = (*phases, PhaseItems("decode", (*end, blocks, step)), PhaseItems("idle", (*end, blocks)))
+    needs = (*(p.items for p in phases), (*end, stuck(blocks), step))
+    needed = max((total(items).device for items in needs), key=_expected)
+    return GpuLoad(ranks=(index,), stage=index, phases=moments, needed=needed)
+
+
+def _expected(amount: Amount) -> int:
+    return amount.expected
 
 
 def _kv_report(model: Model, chosen: Settings, layers: tuple[int, ...] | None) -> KvCache | None:

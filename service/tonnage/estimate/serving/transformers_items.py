@@ -2,6 +2,8 @@
 
 from functools import lru_cache
 
+from msgspec import structs
+
 from tonnage.estimate import caches
 from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.serving.process import device_context
@@ -10,6 +12,7 @@ from tonnage.estimate.serving.transformers_resident import Resident
 from tonnage.estimate.serving.transformers_settings import Settings
 from tonnage.estimate.serving.transformers_widths import Width, width
 from tonnage.laws import allocator, generate
+from tonnage.laws.reserved import unavoidable
 from tonnage.spec.facts import Gpu, WeightFormat
 from tonnage.spec.model import Model
 from tonnage.spec.report import Amount, Basis, Counter, MemoryItem, exactly, within
@@ -322,10 +325,20 @@ def outgrown(cache: Held, chosen: Settings) -> MemoryItem:
     most = grown * 3 // 2 if chosen.cache == "tuple" else grown * 2
     amount = Amount(0, grown // 2, most)
     source = "measured: Qwen-7B and 1.8B runs of 2023 (about half the grown cache)"
-    detail = "cache blocks outgrown by concatenation; nvidia-smi may show more, the allocator releases them on demand"
+    detail = (
+        "cache blocks outgrown by concatenation; given back when the card is full,"
+        " so `required` counts only what cannot be"
+    )
     return _item(
         "fragmentation", amount, "measured", "laws.allocator.segment", source, detail=detail, counter="reserved"
     )
+
+
+def stuck(blocks: MemoryItem) -> MemoryItem:
+    """What remains of outgrown blocks when the allocator has given back every whole segment."""
+    size = blocks.bytes.high
+    amount = Amount(0, unavoidable(transient=size, percent=4), unavoidable(transient=size, percent=12))
+    return structs.replace(blocks, bytes=amount)
 
 
 def _item(
