@@ -193,6 +193,16 @@ def test_a_stated_layout_is_the_only_one_tried():
     assert "takes 2 GPUs" in found.excluded[0].reason
 
 
+def test_a_stated_layout_that_the_framework_is_not_known_to_run_is_confirmed_as_estimate_asks():
+    training = {"framework": "axolotl", "method": "lora", "sequence_length": 1024, "micro_batch_size": 1}
+    two = sku("two", gpu="h100-sxm", gpus_per_host=2)
+    stated = {"model": "Qwen/Qwen2.5-7B-Instruct", "training": training, "placement": {"pipeline_parallel_size": 2}}
+    found = answer(**stated, offer=offered(two))
+
+    assert "needs_confirmation" == statuses(found.candidates[0])["placement"]
+    assert "axolotl is not known to run pipeline parallelism" in reasons(found.candidates[0])["placement"]
+
+
 def test_a_stated_gpu_narrows_the_offer():
     found = answer(placement={"gpu": "rtx-6000-ada"})
 

@@ -6,6 +6,8 @@ repeat and the record of a deep model only takes longer. `training` holds fields
 the facts a card states otherwise: `weights` (format), `autocast`, `padded` (a 4-D mask), `reentrant`, `kbit_fp32`.
 """
 
+import random
+
 LINEARS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 ATTENTION = ["q_proj", "k_proj", "v_proj", "o_proj"]
 
@@ -296,4 +298,44 @@ ODDS = [
     ),
 ]
 
-RUNS = [*DEEP[:2], *CORE, *ODDS, *BREADTH, *MIXTURES, *LONG, *DEEP[2:], *ENCODED, *BLIND]
+DRAWS = 60
+PACKED_EXPERTS = {"qwen3-30b-a3b", "mixtral-8x7b", "gpt-oss-20b", "deepseek-v3", "qwen3-next", "mamba2"}
+"""Families whose experts are no linears, or whose record takes minutes: drawn without 4-bit bases."""
+
+
+def drawn(number):
+    """A configuration by lot: the number is the seed, so that the list is the same everywhere."""
+    dice = random.Random(f"draw {number}")
+    family = dice.choice([f for f in FAMILIES if f not in ENCODERS and f not in ("qwen3-next", "mamba2")])
+    precision = dice.choice([{}, {}, AUTOCAST, PURE_FP32])
+    more = dice.choice([{}, CHECKPOINTED]) | {"attn_implementation": dice.choice(["sdpa", "sdpa", "eager"])}
+    more |= dice.choice(
+        [{}, {"optimizer_implementation": "foreach"}, {"optimizer_implementation": "for_loop"}, {"optimizer": "sgd"},
+         {"optimizer": "sgd_momentum"}]
+    )  # fmt: skip
+    if dice.random() < 0.3:
+        more["gradient_accumulation_steps"] = 4
+    lora = {"rank": dice.choice([4, 8, 32, 64]), "dropout": dice.choice([0.0, 0.0, 0.05])}
+    method = dice.choice(["full", "full", "lora", "lora", "qlora"])
+    if method == "qlora" and (family in PACKED_EXPERTS or family.startswith("gpt2") or family in MOE):
+        method = "lora"
+    if method == "lora" and precision is PURE_FP32:
+        precision = {}
+    if method == "qlora":
+        precision, more = {}, more | QLORA
+    batch = dice.choice([1, 1, 2, 3, 4])
+    length = round(2 ** dice.uniform(7, 12.5 if more["attn_implementation"] == "sdpa" else 11))
+    config = FAMILIES[family]
+    length = min(length, config.get("n_positions", length), config.get("max_position_embeddings", length))
+    layers = None if "n_layer" in config or "layer_types" in config else dice.choice([2, 3, 5])
+    beside = {"reentrant": True} if "gradient_checkpointing" in more and dice.random() < 0.3 else {}
+    return run(
+        family, batch, length, layers=layers, lora=None if method == "full" else lora, beside=beside, **precision, **more
+    )  # fmt: skip
+
+
+MOE = {"qwen1.5-moe", "olmoe-7b", "glm4.5-air", "granitemoe-1b", "dots1"}
+
+DRAWN = [drawn(number) for number in range(DRAWS)]
+
+RUNS = [*DEEP[:2], *CORE, *ODDS, *BREADTH, *MIXTURES, *LONG, *DEEP[2:], *ENCODED, *BLIND, *DRAWN]

@@ -38,7 +38,7 @@ def support_findings(workload: Workload) -> tuple[Finding, ...]:
         return ()
     engine = None if serving is None else str(serving.__struct_config__.tag)
     framework = None if training is None else training.framework
-    found = _layout(workload.placement, engine, framework)
+    found = layout_findings(workload.placement, engine, framework)
     found += _of_facts(engine, framework, workload.gpu, workload.weight_format, workload.kv_formats)
     if not workload.model.known:
         found = (*found, _COUNT_ALONE)
@@ -60,7 +60,7 @@ _COUNT_ALONE = Finding(
 
 
 @lru_cache(maxsize=256)
-def _layout(placement: Placement, engine: str | None, framework: str | None) -> tuple[Finding, ...]:
+def layout_findings(placement: Placement, engine: str | None, framework: str | None) -> tuple[Finding, ...]:
     """
     Refuse a layout that the engine has no code for; training laws hold for any, so there it is to be confirmed.
 

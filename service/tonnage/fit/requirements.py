@@ -11,12 +11,15 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import NamedTuple
 
+from tonnage.errors import Unsupported
 from tonnage.estimate.backends import capability, runs
+from tonnage.estimate.support import layout_findings
 from tonnage.fit.links import fast_domain, links
 from tonnage.fit.need import DEFAULT_MAX_PRICE_AGE_DAYS, Need
 from tonnage.fit.packages import Order
 from tonnage.fit.pricing import Bill, plain
 from tonnage.fit.technical import Technical
+from tonnage.spec.card import Placement
 from tonnage.spec.facts import Gpu, WeightFormat
 from tonnage.spec.fit import RequirementName
 from tonnage.spec.report import Amount, Verdict
@@ -78,16 +81,29 @@ def _memory_words(technical: Technical, required: Amount, usable: int, spare: fl
     return "; ".join([words, *(f.reason for f in technical.findings if f.status != "met")])
 
 
-def placement(technical: Technical) -> Judged:
-    """Whether the engine runs the layout and the model divides."""
+def placement(technical: Technical, need: Need) -> Judged:
+    """Whether the engine runs the layout and the model divides; a stated layout may be one it is not known to run."""
     if technical.refusal is not None:
         reason = technical.refusal
         return Judged("placement", EXCLUDED, lambda: reason)
     if technical.layout_status == CONFIRM:
         return Judged("placement", CONFIRM, lambda: "only a parameter count is known: heads and layers may not divide")
+    stated = None if need.fixed_layout is None else _stated_layout(need.fixed_layout, need)
+    if stated is not None:
+        return stated
     used, there = technical.used, technical.gpus
     idle = f", {there - used} of {there} GPUs idle" if used < there else ""
     return Judged("placement", MET, lambda: f"one GPU{idle}" if used == 1 else f"heads, layers and groups divide{idle}")
+
+
+def _stated_layout(layout: Placement, need: Need) -> Judged | None:
+    """What /estimate says of a layout that the engine or framework is not known to run."""
+    try:
+        doubts = layout_findings(layout, need.engine, need.framework)
+    except Unsupported as error:
+        detail = error.detail
+        return Judged("placement", EXCLUDED, lambda: detail)
+    return Judged("placement", CONFIRM, lambda: "; ".join(f.reason for f in doubts)) if doubts else None
 
 
 def engine(gpu: Gpu, need: Need) -> Judged:
@@ -382,7 +398,7 @@ def decode_bound(technical: Technical) -> float | None:
 
 def of_layout(technical: Technical, need: Need) -> tuple[Judged, ...]:
     """Requirements of a layout on a GPU."""
-    return memory(technical, need), placement(technical)
+    return memory(technical, need), placement(technical, need)
 
 
 def of_gpu(gpu: Gpu, weight_format: WeightFormat, need: Need) -> tuple[Judged, ...]:

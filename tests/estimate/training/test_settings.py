@@ -1,9 +1,13 @@
 """Open fields are filled by the framework's version, and said so."""
 
 import pytest
-from asking import job
+from asking import answer, job
 
 from tonnage.errors import SizingError
+
+MAMBA = {
+    "model_type": "mamba2", "hidden_size": 2560, "num_hidden_layers": 4, "num_heads": 80, "head_dim": 64, "vocab_size": 50288,
+}  # fmt: skip
 
 
 def assumed(found):
@@ -87,8 +91,36 @@ def test_mixed_precision_is_autocast_only_where_it_is():
     assert not job(weights="fp32", compute_dtype="bf16", framework="torchtitan").autocast
 
 
-def test_names_that_are_no_linear_fall_back_and_are_assumed():
-    found = job(method="lora", lora={"rank": 8, "target_modules": ["nonsense"]})
+def test_names_of_which_none_is_a_linear_are_refused_with_those_that_are():
+    with pytest.raises(
+        SizingError, match="none of nonsense is a linear of this model; its linears: q_proj, k_proj, v_proj"
+    ) as error:
+        job(method="lora", lora={"rank": 8, "target_modules": ["nonsense"]})
 
-    assert {a.role for a in found.adapters} == {"q", "v"}
-    assert assumed(found)["training.lora.target_modules"] == ["q_proj", "v_proj"]
+    assert error.value.pointer == "/training/lora/target_modules"
+
+
+def test_names_that_are_passed_over_are_noted():
+    found = job(method="lora", lora={"rank": 8, "target_modules": ["q_proj", "nonsense"]})
+
+    assert {a.role for a in found.adapters} == {"q"}
+    assert assumed(found)["training.lora.target_modules"] == ["q_proj"]
+
+
+def test_a_frameworks_own_names_that_are_no_linear_fall_back_and_are_assumed():
+    found = job(MAMBA, method="lora", lora={"rank": 8}, framework="unsloth")
+
+    assert assumed(found)["training.lora.target_modules"] == ["all-linear"]
+
+
+def test_a_bare_count_has_no_names_to_refuse():
+    named = {"method": "lora", "lora": {"rank": 8, "target_modules": ["nonsense"]}}
+    found = answer(more={"model": {"parameters": 7_000_000_000}}, **named)
+
+    assert found.model.parameters.trainable > 0
+
+
+def test_the_embedding_may_carry_an_adapter():
+    found = job(method="lora", lora={"rank": 8, "target_modules": ["embed_tokens"]})
+
+    assert [(a.role, a.component) for a in found.adapters] == [("embed", "embedding")]

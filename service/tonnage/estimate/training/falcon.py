@@ -45,11 +45,12 @@ class FalconBlock(Block):
         left, right = op.copy(tape, q), op.repeat(tape, k, copies)
         scores = halved(tape, product(tape, left, right, op.pairs(heads)))
         del left, right
-        masked = op.shift(tape, scores)
-        weights = op.from_result(tape, masked)
+        # the mask has the width of the stream, and so has their sum
+        masked = op.shift(tape, scores) if self.stream_bytes == scores.element_bytes else op.cast(tape, scores, 4)
+        weights = op.softmax(tape, masked, element_bytes=masked.element_bytes)
         del masked, scores
         rows = op.repeat(tape, v, copies)
-        out = product(tape, weights, rows, width)
+        out = product(tape, op.cast(tape, weights, rows.element_bytes), rows, width)
         del rows
         return op.copy(tape, out), weights
 

@@ -2,7 +2,8 @@
 
 from typing import NamedTuple
 
-from tonnage.estimate.training.settings import ADAPTER_METHODS, Settings
+from tonnage.estimate.training.methods import ADAPTER_METHODS
+from tonnage.estimate.training.settings import Settings
 from tonnage.laws.loss import LogitBytes
 
 

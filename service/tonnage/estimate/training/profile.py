@@ -144,7 +144,8 @@ def _kinds(model: Model, recipe: Recipe) -> list[tuple[Layer, tuple[int, ...]]]:
     In a frozen model the first layer's input needs no gradient, so what stands before its first adapter keeps nothing.
     """
     groups = [(g.layer, g.indices) for g in layer_groups(model)]
-    needs_gradients = recipe.trains or "embed" in recipe.saved_modules or recipe.checkpointing != "none"
+    embedded = "embed" in recipe.saved_modules | recipe.adapted
+    needs_gradients = recipe.trains or embedded or recipe.checkpointing != "none"
     if needs_gradients:
         return groups
     first, indices = groups[0]
@@ -221,6 +222,8 @@ class _Run:
     def _embedded(self) -> Tensor:
         tape, model, recipe = self.tape, self.model, self.recipe
         x = op.embedding(tape, self.embedding, model.hidden_size)
+        if "embed" in recipe.adapted:
+            x = self._embedding_adapted(x)
         if recipe.virtual_tokens:
             x = op.concatenate(tape, self._prompts(), x)
         elif x.node is None and recipe.input_gradients and recipe.checkpointing != "none":
@@ -239,6 +242,15 @@ class _Run:
             kinds = {layer.attention.kind for layer in self.layers if layer.attention is not None}
             self.masks = [tape.new(op.pairs(1), x.element_bytes) for _ in kinds]
         return x
+
+    def _embedding_adapted(self, x: Tensor) -> Tensor:
+        """peft.tuners.lora.layer.Embedding.forward."""
+        tape, recipe, model = self.tape, self.recipe, self.model
+        kept, width = x.element_bytes, recipe.adapter_bytes
+        a = Parameter(recipe.rank * model.vocab_size, width, trains=True)
+        b = Parameter(recipe.rank * model.hidden_size, width, trains=True)
+        low = op.linear(tape, op.embedding(tape, a, recipe.rank), b, per_token(model.hidden_size))
+        return op.cast(tape, op.add(tape, x, op.scale(tape, low)), kept)
 
     def _prompts(self) -> Tensor:
         """Embeddings of virtual tokens, which train."""

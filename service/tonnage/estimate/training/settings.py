@@ -5,17 +5,17 @@ from typing import Any
 from msgspec import Struct
 
 from tonnage.errors import ContradictoryWorkload, MissingFact
+from tonnage.estimate.training.adapters import adapters_of
 from tonnage.estimate.training.libraries import Libraries
-from tonnage.estimate.training.targets import ALL_LINEAR, Adapted, adapted_linears, default_targets, scaled_targets
+from tonnage.estimate.training.methods import ADAPTER_METHODS, LIGHT_METHODS, PROMPT_METHODS
+from tonnage.estimate.training.reader import Reader
+from tonnage.estimate.training.targets import Adapted
 from tonnage.spec.card import Training
-from tonnage.spec.framework import Defaults, FrameworkRelease
+from tonnage.spec.framework import FrameworkRelease
 from tonnage.spec.model import Model
 from tonnage.spec.report import Assumption
 from tonnage.spec.workload import Workload
 
-ADAPTER_METHODS = frozenset({"lora", "qlora", "dora", "rslora"})
-PROMPT_METHODS = frozenset({"prompt-tuning", "prefix-tuning"})
-LIGHT_METHODS = PROMPT_METHODS | {"ia3"}
 SHARDED = frozenset({"zero1", "zero2", "zero3", "fsdp", "fsdp_grad_op", "hsdp", "distributed_optimizer"})
 ZERO = frozenset({"zero1", "zero2", "zero3"})
 FSDP = frozenset({"fsdp", "fsdp_grad_op", "hsdp"})
@@ -119,27 +119,6 @@ class Settings(Struct, frozen=True, kw_only=True):
         return self.method not in ADAPTER_METHODS and self.method not in LIGHT_METHODS
 
 
-class _Reader:
-    """Reads a field of the card, or takes the framework's default and notes it."""
-
-    def __init__(self, card: Training, defaults: Defaults, framework: str) -> None:
-        self.card = card
-        self.defaults = defaults
-        self.why = f"default of {framework}"
-        self.assumptions: list[Assumption] = []
-
-    def __call__(self, name: str) -> Any:
-        stated = getattr(self.card, name)
-        if stated is not None:
-            return stated
-        return self.assume(name, getattr(self.defaults, name), self.why)
-
-    def assume(self, name: str, value: Any, why: str) -> Any:
-        """Note a value the card left open."""
-        self.assumptions.append(Assumption(f"training.{name}", value, why))
-        return value
-
-
 def settings(workload: Workload) -> Settings:
     """
     The job of a workload with every open field filled.
@@ -162,7 +141,7 @@ def settings(workload: Workload) -> Settings:
             "an adapter is described but method is full, which trains none: state method lora, qlora or dora",
             pointer="/training/method",
         )
-    read = _Reader(card, release.defaults, card.framework)
+    read = Reader(card, release.defaults, card.framework)
     libraries = Libraries(card.library_versions, release.libraries)
     placement = workload.placement
     quantized = workload.weight_format.kind != "plain"
@@ -170,7 +149,7 @@ def settings(workload: Workload) -> Settings:
     sharding = _sharding(card, read, placement.data_parallel_size * placement.context_parallel_size)
     weight = _weight_bytes(workload, card, release)
     compute = _compute_bytes(card, release, weight, quantized)
-    adapters, rank, dropout = _adapters(workload, card, read, release, libraries)
+    adapters, rank, dropout = adapters_of(workload, card, read, release, libraries)
     autocast = _autocast(card, release, sharding, weight=weight, compute=compute, quantized=quantized)
     adapter = _adapter_bytes(card, release, libraries, sharding, weight=weight, quantized=quantized)
     trains_base = method not in ADAPTER_METHODS and method not in LIGHT_METHODS
@@ -219,7 +198,7 @@ def settings(workload: Workload) -> Settings:
     )
 
 
-def _sharding(card: Training, read: _Reader, ranks: int) -> str:
+def _sharding(card: Training, read: Reader, ranks: int) -> str:
     if card.sharding is not None:
         if card.sharding in SHARDED and ranks == 1 and card.sharding not in ("zero1", "zero2", "zero3"):
             return "none"
@@ -229,7 +208,7 @@ def _sharding(card: Training, read: _Reader, ranks: int) -> str:
     return str(read.assume("sharding", read.defaults.sharding, read.why))
 
 
-def _offloads_by_default(card: Training, read: _Reader) -> bool:
+def _offloads_by_default(card: Training, read: Reader) -> bool:
     """Whether block inputs go to the host though the card is silent: a framework whose own checkpointing does that."""
     if card.gradient_checkpointing is not None or not read.defaults.offload_activations:
         return False
@@ -239,7 +218,7 @@ def _offloads_by_default(card: Training, read: _Reader) -> bool:
 _WRITTEN_OUT = frozenset({"bloom", "mpt"})
 
 
-def _attention(read: _Reader, release: FrameworkRelease, model: Model) -> str:
+def _attention(read: Reader, release: FrameworkRelease, model: Model) -> str:
     """
     The framework's default; operators of their own where PyTorch's kernel cannot do what the model wants.
 
@@ -259,7 +238,7 @@ HOST = 8
 """GPUs of a host, within which hybrid sharding cuts. [unitless]"""
 
 
-def _shards(sharding: str, read: _Reader, ranks: int) -> int:
+def _shards(sharding: str, read: Reader, ranks: int) -> int:
     """Data-parallel ranks that share states; hybrid sharding copies them from host to host."""
     if sharding != "hsdp" or ranks <= HOST:
         return ranks
@@ -317,42 +296,6 @@ def _adapter_bytes(
     if libraries.adapters_follow == "fp32" or quantized:
         return 4
     return weight
-
-
-def _adapters(
-    workload: Workload, card: Training, read: _Reader, release: FrameworkRelease, libraries: Libraries
-) -> tuple[tuple[Adapted, ...], int, bool]:
-    if card.method not in ADAPTER_METHODS and card.method not in LIGHT_METHODS:
-        return (), 0, False
-    lora, defaults, model = card.lora, release.defaults, workload.model
-    targets = tuple(lora.target_modules) if lora is not None and lora.target_modules is not None else None
-    rank = lora.rank if lora is not None else read.assume("lora.rank", defaults.lora_rank, read.why)
-    if card.method in PROMPT_METHODS:
-        return (), rank, False
-    if targets is None:
-        targets = _default_targets(card, defaults, model)
-        read.assume("lora.target_modules", list(targets), read.why)
-    dropout = lora.dropout if lora is not None else None
-    if dropout is None and card.method in ADAPTER_METHODS:
-        dropout = read.assume("lora.dropout", defaults.lora_dropout, read.why)
-    linears = adapted_linears(model, targets, libraries.experts_are_linears)
-    if not linears:
-        linears = _other_linears(model, read, libraries)
-    return linears, rank, bool(dropout)
-
-
-def _default_targets(card: Training, defaults: Defaults, model: Model) -> tuple[str, ...]:
-    return scaled_targets(model) if card.method == "ia3" else defaults.lora_target_modules or default_targets(model)
-
-
-def _other_linears(model: Model, read: _Reader, libraries: Libraries) -> tuple[Adapted, ...]:
-    """Where no linear has one of the names: PEFT's own choice, else all linears."""
-    for targets in (default_targets(model), (ALL_LINEAR,)):
-        linears = adapted_linears(model, targets, libraries.experts_are_linears)
-        if linears:
-            read.assume("lora.target_modules", list(targets), "none of the names is a linear of this model")
-            return linears
-    raise ContradictoryWorkload("no linear of this model can carry an adapter", pointer="/training/lora/target_modules")
 
 
 def _saved_modules(card: Training) -> frozenset[str]:

@@ -35,6 +35,7 @@ SPELLINGS: dict[str, frozenset[str]] = {
 }
 """Names used where a model calls the same linear otherwise, as roles."""
 
+_EMBEDDINGS = frozenset({"embed_tokens", "wte", "word_embeddings", "embed_in", "tok_embeddings"})
 _QWEN_FEED = {"w1": frozenset({"up"}), "w2": frozenset({"gate"})}
 _LLAMA_FEED = {"w1": frozenset({"gate"}), "w2": frozenset({"down"})}
 
@@ -75,9 +76,35 @@ def adapted_linears(model: Model, targets: tuple[str, ...], experts_are_linears:
     for tensor in model.outside:
         if tensor.linear and _matches_outside(tensor, targets):
             found.append(Adapted("head", tensor.in_features, tensor.out_features, 1, component="lm_head"))
+        elif tensor.role == "embed" and not _EMBEDDINGS.isdisjoint(targets):
+            found.append(Adapted("embed", tensor.out_features, tensor.in_features, 1, component="embedding"))
     if not any(a.role == "head" for a in found) and model.tie_word_embeddings and "head" in targets:
         found.append(Adapted("head", model.hidden_size, model.vocab_size, 1, component="lm_head"))
     return tuple(found)
+
+
+@per_model()
+def unmatched(model: Model, targets: tuple[str, ...], experts_are_linears: bool) -> tuple[str, ...]:
+    """
+    Target names that are no linear of the model.
+
+    Args:
+        model: Architecture.
+        targets: Names as the framework takes them.
+        experts_are_linears: As for `adapted_linears`.
+
+    Returns:
+        Those that alone would adapt nothing.
+    """
+    return tuple(t for t in targets if not adapted_linears(model, (t,), experts_are_linears))
+
+
+@per_model()
+def names_of_linears(model: Model) -> tuple[str, ...]:
+    """Names that a target may have in this model, in the order of a layer; embedding and head last."""
+    inside = [t.name for g in model.layers for t in g.layer.tensors if t.linear and t.in_features > 1]
+    outside = [t.name for t in model.outside if t.role == "embed" or (t.linear and t.component == "lm_head")]
+    return tuple(dict.fromkeys(name.removesuffix(".weight").rpartition(".")[2] for name in (*inside, *outside)))
 
 
 def _matches_outside(tensor: Tensor, targets: tuple[str, ...]) -> bool:
