@@ -7,6 +7,7 @@ an answer, so that it works on answers of the library and of the HTTP service al
 
 import json
 import statistics
+import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from math import isqrt
 from pathlib import Path
@@ -59,6 +60,39 @@ def training_cases() -> Iterator[tuple[str, dict[str, Any]]]:
         measured = case["measured"]
         peak = {f"{measured['counter']}_peak_bytes": measured["peak_bytes"]}
         yield case["request"]["training"]["framework"], case | {"measured": peak}
+
+
+def heldout_training_cases() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Training runs collected after the laws were written, in the form of `training_cases`."""
+    for case in json.loads((HERE / "heldout_training.json").read_text()):
+        measured = case["measured"]
+        peak = {f"{measured['counter']}_peak_bytes": measured["peak_bytes"]}
+        yield case["request"]["training"]["framework"], case | {"measured": peak}
+
+
+def heldout_training_limits() -> dict[str, Any]:
+    """Errors of held-out training runs that may not grow, by group, and the runs known to lie outside their band."""
+    found: dict[str, Any] = tomllib.loads((HERE / "heldout_training_limits.toml").read_text())
+    return found
+
+
+def heldout_training_first_score() -> Iterator[tuple[dict[str, Any], "Row"]]:
+    """Held-out training runs with the answer of the first version that saw them: not what today's answer is."""
+    first = json.loads((HERE / "heldout_training_first_score.json").read_text())
+    answers = {name: band for batch in first["batches"] for name, band in batch["answers"].items()}
+    for framework, case in heldout_training_cases():
+        ((term, measured),) = case["measured"].items()
+        low, expected, high, peak = answers[case["id"]]
+        yield case, Row(framework, case["id"], term, measured, low, expected, high, case["weight"], peak)
+
+
+def training_groups(found: list[tuple[dict[str, Any], "Row"]]) -> dict[str, list["Row"]]:
+    """Rows of all runs, then by framework, method, sharding and counter: `framework: trl`."""
+    groups: dict[str, list[Row]] = {"all": [row for _, row in found]}
+    for group, of in TRAINING_GROUPS.items():
+        for name in sorted({of(case) for case, _ in found}):
+            groups[f"{group}: {name}"] = [row for case, row in found if of(case) == name]
+    return groups
 
 
 TRAINING_GROUPS: dict[str, Callable[[dict[str, Any]], str]] = {

@@ -1,0 +1,61 @@
+"""Training runs collected after the laws were written: their errors may not grow, and the first score stays on record."""
+
+from functools import cache
+
+import comparison
+import msgspec
+import pytest
+
+from tonnage.catalog import load_catalog, resolve
+from tonnage.estimate import estimate
+from tonnage.spec.card import SizingCard
+
+LIMITS = comparison.heldout_training_limits()
+
+
+@cache
+def catalog():
+    return load_catalog()
+
+
+@cache
+def rows():
+    found = []
+    for framework, case in comparison.heldout_training_cases():
+        card = msgspec.convert(case["request"], SizingCard)
+        answer = msgspec.to_builtins(estimate(resolve(catalog(), card)))
+        found += [(case, row) for row in comparison.compare(framework, case, answer)]
+    return found
+
+
+def test_every_run_is_compared():
+    assert len(list(comparison.heldout_training_cases())) == len(rows())
+
+
+def test_no_run_is_also_one_that_the_laws_were_written_with():
+    known = {case["id"] for _, case in comparison.training_cases()}
+
+    assert known.isdisjoint(case["id"] for case, _ in rows())
+
+
+def test_every_run_has_a_first_score():
+    scored = {case["id"] for case, _ in comparison.heldout_training_first_score()}
+
+    assert scored == {case["id"] for case, _ in rows()}
+
+
+def test_runs_outside_their_band_are_among_the_recorded_ones():
+    outside = {row.case for _, row in rows() if not row.inside}
+
+    assert outside <= set(LIMITS["outside"])
+
+
+@pytest.mark.parametrize("name", sorted(LIMITS["groups"]))
+def test_error_of_a_group_does_not_grow(name):
+    limit = LIMITS["groups"][name]
+    found = comparison.summary(comparison.training_groups(rows())[name])
+
+    assert found.cases >= limit["cases"]
+    assert found.median <= limit["median"]
+    assert found.p90 <= limit["p90"]
+    assert found.coverage >= limit["coverage"]
