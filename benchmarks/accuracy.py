@@ -6,6 +6,8 @@ How far our answers are from what engines and training frameworks printed, by en
     python benchmarks/accuracy.py --url http://127.0.0.1:8000   # through the service
     python benchmarks/accuracy.py --write docs/accuracy.md
     python benchmarks/accuracy.py --limits             # limits for tests/measured/limits.toml
+    python benchmarks/accuracy.py --heldout-limits     # limits for tests/measured/heldout_serving_limits.toml
+    python benchmarks/accuracy.py --first-score COMMIT # record the answers to held-out cases that have none
 """
 
 import argparse
@@ -113,6 +115,107 @@ def _training_line(name: str, some: list[comparison.Row]) -> str:
     )
 
 
+def heldout_rows(ask: Asked) -> list[comparison.Row]:
+    """Rows of every held-out start-up log."""
+    return [
+        row
+        for engine, case in comparison.heldout_serving_cases()
+        for row in comparison.compare(engine, case, ask(case["request"]))
+    ]
+
+
+def heldout_table(now: list[comparison.Row]) -> list[str]:
+    """Markdown lines: the first score of each term beside today's."""
+    lines = [
+        "| held out | term | n | first: signed | median | p90 | in band | now: signed | median | p90 | in band |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    first = comparison.by_term(comparison.heldout_serving_first_score())
+    for (engine, term), some in comparison.by_term(now).items():
+        columns = [
+            f"{s.signed_median:+.2%} | {s.median:.2%} | {s.p90:.2%} | {s.coverage:.0%}"
+            for s in (comparison.summary(first[engine, term]), comparison.summary(some))
+        ]
+        lines.append(f"| {engine} | {term} | {len(some)} | {' | '.join(columns)} |")
+    return lines
+
+
+def verdict_table(ask: Asked) -> list[str]:
+    """Markdown lines: held-out reports by outcome and verdict, first and now."""
+    reports = comparison.heldout_decisions()
+    first = comparison.heldout_first_verdicts()
+    now = {r["id"]: ask(r["request"])["verdict"] for r in reports}
+    lines = [
+        "| held-out reports | n | first: met | needs confirmation | excluded | now: met | needs confirmation | excluded |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for outcome in ("fits", "oom"):
+        some = [r["id"] for r in reports if r["outcome"] == outcome]
+        counts = [
+            str(sum(verdicts[name] == verdict for name in some))
+            for verdicts in (first, now)
+            for verdict in ("met", "needs_confirmation", "excluded")
+        ]
+        lines.append(f"| {outcome} | {len(some)} | {' | '.join(counts)} |")
+    return lines
+
+
+FIRST_SCORE = comparison.HERE / "heldout_serving_first_score.json"
+
+
+def first_score(ask: Asked, commit: str) -> None:
+    """Add the answers to held-out cases that have none on record, as a batch of that commit."""
+    book = json.loads(FIRST_SCORE.read_text())
+    scored = {name for batch in book["batches"] for name in (*batch["answers"], *batch["verdicts"])}
+    answers: dict[str, dict[str, list[float]]] = {}
+    for row in heldout_rows(ask):
+        if row.case not in scored:
+            answers.setdefault(row.case, {})[row.term] = [
+                _short(x) for x in (row.low, row.expected, row.high, row.total)
+            ]
+    reports = [r for r in comparison.heldout_decisions() if r["id"] not in scored]
+    verdicts = {r["id"]: ask(r["request"])["verdict"] for r in reports}
+    book["batches"].append({"commit": commit, "answers": answers, "verdicts": verdicts})
+    batches = ",\n".join(
+        f'{{"commit":{json.dumps(b["commit"])},\n"answers":{_one_a_line(b["answers"])},\n"verdicts":{_one_a_line(b["verdicts"])}}}'
+        for b in book["batches"]
+    )
+    FIRST_SCORE.write_text(f'{{"about":{json.dumps(book["about"])},\n"batches":[\n{batches}\n]}}\n')
+
+
+def _short(value: float) -> float:
+    return int(value) if float(value).is_integer() else round(value, 4)
+
+
+def _one_a_line(found: dict[str, Any]) -> str:
+    entries = (f"{json.dumps(key)}:{json.dumps(value, separators=(',', ':'))}" for key, value in found.items())
+    return "{\n" + ",\n".join(entries) + "\n}"
+
+
+def heldout_limits(ask: Asked, found: list[comparison.Row]) -> list[str]:
+    """Tables for heldout_serving_limits.toml, a tenth above today's errors."""
+    reports = comparison.heldout_decisions()
+    verdicts = {r["id"]: ask(r["request"])["verdict"] for r in reports}
+    right = {"fits": "met", "oom": "excluded"}
+    lines = [
+        f"misjudged = {json.dumps([r['id'] for r in reports if verdicts[r['id']] not in r['accept']])}",
+        f"decided = {sum(verdicts[r['id']] == right[r['outcome']] for r in reports)}",
+        "",
+        "[serving]",
+    ]
+    for (engine, term), some in comparison.by_term(found).items():
+        s = comparison.summary(some)
+        lines.append(
+            f'"{engine}".{term} = {{ cases = {s.cases}, median = {s.median * 1.1 + 1e-4:.4f}, p90 = {s.p90 * 1.1 + 1e-4:.4f}, '
+            f"coverage = {int(s.coverage * 1000) / 1000:.3f} }}"
+        )
+    outside: dict[str, list[str]] = {}
+    for row in found:
+        if not row.inside:
+            outside.setdefault(row.case, []).append(row.term)
+    return [*lines, "", "[outside]", *(f"{case} = {json.dumps(terms)}" for case, terms in outside.items())]
+
+
 def every_row(found: list[comparison.Row]) -> list[str]:
     """Lines, one per measured figure."""
     return [
@@ -147,6 +250,14 @@ the counter that was printed (unstated: with the allocator's pool).
 Written by `python benchmarks/accuracy.py --write docs/accuracy.md`.
 """
 
+HELDOUT = """
+## Held out: serving
+
+Start-up logs and reports collected after the laws were settled (`tests/measured/heldout_serving.json`, `heldout_decisions.json`).
+"first" is the answer of the version that first saw a case, kept as it was in `heldout_serving_first_score.json`; laws that a
+case has since led to show in "now" only.
+"""
+
 
 def main() -> None:
     """Command line."""
@@ -155,13 +266,26 @@ def main() -> None:
     parser.add_argument("--url", help="ask a running service instead of the library")
     parser.add_argument("--cases", action="store_true", help="print every row")
     parser.add_argument("--limits", action="store_true", help="print limits for the tests")
+    parser.add_argument("--heldout-limits", action="store_true", help="print limits for held-out cases")
+    parser.add_argument(
+        "--first-score", metavar="COMMIT", help="record first answers to held-out cases, by this commit"
+    )
     parser.add_argument("--write", type=Path, help="write the table to a Markdown file")
     arguments = parser.parse_args()
     ask = through_service(arguments.url) if arguments.url else through_library()
+    if arguments.first_score:
+        first_score(ask, arguments.first_score)
+        return
+    if arguments.heldout_limits:
+        print("\n".join(heldout_limits(ask, heldout_rows(ask))))
+        return
     found = list(rows(ask, arguments.engine))
     trained = [] if arguments.engine else training_rows(ask)
     tables = [*table(found), *(["", *training_table(trained)] if trained else [])]
-    every = [*every_row(found), *every_row([row for _, row in trained])]
+    held = [] if arguments.engine else heldout_rows(ask)
+    if held:
+        tables += [HELDOUT, *heldout_table(held), "", *verdict_table(ask)]
+    every = [*every_row(found), *every_row([row for _, row in trained]), *every_row(held)]
     lines = limits(found) if arguments.limits else every if arguments.cases else tables
     if arguments.write:
         arguments.write.write_text(PREFACE + "\n" + "\n".join(tables) + "\n")

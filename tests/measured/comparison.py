@@ -86,6 +86,43 @@ def heldout_training_first_score() -> Iterator[tuple[dict[str, Any], "Row"]]:
         yield case, Row(framework, case["id"], term, measured, low, expected, high, case["weight"], peak)
 
 
+def heldout_serving_cases() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Start-up logs collected after the laws were written, in the form of `cases`."""
+    for case in json.loads((HERE / "heldout_serving.json").read_text()):
+        yield case["request"]["serving"]["engine"], case
+
+
+def heldout_decisions() -> list[dict[str, Any]]:
+    """Reports of runs that fitted or ran out of memory, collected after the laws were written."""
+    found: list[dict[str, Any]] = json.loads((HERE / "heldout_decisions.json").read_text())["reports"]
+    return found
+
+
+def heldout_serving_limits() -> dict[str, Any]:
+    """Errors of held-out start-up logs that may not grow, and what is known to be off."""
+    found: dict[str, Any] = tomllib.loads((HERE / "heldout_serving_limits.toml").read_text())
+    return found
+
+
+def heldout_serving_first_score() -> Iterator["Row"]:
+    """Held-out figures with the answer of the first version that saw them: not what today's answer is."""
+    answers = {name: terms for batch in _first_batches() for name, terms in batch["answers"].items()}
+    for engine, case in heldout_serving_cases():
+        for term, (low, expected, high, peak) in answers[case["id"]].items():
+            measured = case["measured"][term]
+            yield Row(engine, case["id"], term, measured, low, expected, high, case["weight"], peak)
+
+
+def heldout_first_verdicts() -> dict[str, str]:
+    """Verdict of the first version that saw each held-out report."""
+    return {name: verdict for batch in _first_batches() for name, verdict in batch["verdicts"].items()}
+
+
+def _first_batches() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((HERE / "heldout_serving_first_score.json").read_text())["batches"]
+    return found
+
+
 def training_groups(found: list[tuple[dict[str, Any], "Row"]]) -> dict[str, list["Row"]]:
     """Rows of all runs, then by framework, method, sharding and counter: `framework: trl`."""
     groups: dict[str, list[Row]] = {"all": [row for _, row in found]}
