@@ -93,7 +93,7 @@ def test_an_integral_float_is_a_whole_number():
 
 def test_more_layers_than_any_model_has_are_refused():
     with pytest.raises(ContradictoryWorkload, match="num_hidden_layers"):
-        read_config({**LLAMA, "num_hidden_layers": 1_000_000})
+        read_config({**LLAMA, "num_hidden_layers": 513})
 
 
 def test_a_layer_list_that_ends_early_is_refused():
@@ -218,3 +218,17 @@ def test_no_value_of_any_key_is_more_than_refused(model_type, value):
     for key in config:
         with contextlib.suppress(SizingError):
             read_config({**config, key: value})
+
+
+def test_more_differing_layers_than_any_model_has_are_refused():
+    gemma = {
+        "model_type": "gemma3n_text", "hidden_size": 2048, "num_attention_heads": 8, "num_key_value_heads": 2,
+        "vocab_size": 262144, "head_dim": 256, "num_kv_shared_layers": 0,
+    }  # fmt: skip
+
+    def deep(kinds):
+        return gemma | {"num_hidden_layers": 200, "intermediate_size": [1024 + 64 * (n % kinds) for n in range(200)]}
+
+    assert read_config(deep(90)).layers
+    with pytest.raises(ContradictoryWorkload, match="differ from each other"):
+        read_config(deep(100))

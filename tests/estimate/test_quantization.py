@@ -3,7 +3,7 @@
 import pytest
 from tests.estimate.stock import FORMATS, LLAMA_8B, golden, model
 
-from tonnage.estimate.module_names import module_paths, patterns
+from tonnage.estimate.module_names import ModuleNames, module_paths
 from tonnage.estimate.quantization import stored_tensors
 from tonnage.estimate.weights import stage_weights
 
@@ -104,10 +104,10 @@ def test_a_mixed_checkpoint_stores_each_group_in_its_own_format():
 
 
 def test_a_plain_pattern_matches_whole_parts_of_a_name_only():
-    (gate,) = patterns(["gate"])
+    gate = ModuleNames(["gate"])
 
-    assert gate.matches(module_paths("mlp.gate.weight", 3))
-    assert not gate.matches(module_paths("mlp.gate_proj.weight", 3))
+    assert gate.match(module_paths("mlp.gate.weight", 3))
+    assert not gate.match(module_paths("mlp.gate_proj.weight", 3))
 
 
 def test_the_fbgemm_recipe_leaves_attention_plain_though_its_list_names_one_layer():

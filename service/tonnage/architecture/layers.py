@@ -13,8 +13,11 @@ from tonnage.architecture.tensors import from_rows, norm
 from tonnage.errors import ContradictoryWorkload
 from tonnage.spec.model import Component, Layer, LayerGroup, Tensor
 
-MOST_LAYERS = 4096
+MOST_LAYERS = 512
 """More layers than any model has; a config beyond it is refused before anything is built. [unitless]"""
+
+MOST_KINDS = 96
+"""More layers that differ from each other than any model has; work grows with them. [unitless]"""
 
 _ATTENTION: dict[str, Callable[[Fields], tuple[Any, list[Tensor]]]] = {
     "full": head_attention, "sliding": head_attention, "chunked": head_attention, "cross": head_attention,
@@ -45,6 +48,10 @@ def layer_groups(fields: Fields) -> tuple[LayerGroup, ...]:
         own = (*(repr(fields.at(name, index)) for name in fields.table.per_layer), repr(fields.own_config(index)))
         layer = built.get((kind, feed, own))
         if layer is None:
+            if len(built) >= MOST_KINDS:
+                raise ContradictoryWorkload(
+                    f"more than {MOST_KINDS} layers differ from each other, as in no model", pointer=fields.pointer
+                )
             layer = built[kind, feed, own] = _layer(fields.in_layer(index, kind, feed), kind, feed)
         places.setdefault(layer, []).append(index)
     return tuple(LayerGroup(layer, tuple(indices)) for layer, indices in places.items())

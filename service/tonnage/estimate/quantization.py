@@ -16,7 +16,7 @@ from tonnage.architecture.checkpoint_format import group_format
 from tonnage.errors import MissingFact
 from tonnage.estimate.gguf_tensors import gguf_rows
 from tonnage.estimate.identity_cache import remembered
-from tonnage.estimate.module_names import Pattern, module_paths, patterns
+from tonnage.estimate.module_names import ModuleNames, module_paths
 from tonnage.spec.facts import WeightFormat
 from tonnage.spec.model import Component, Model, Tensor
 
@@ -106,8 +106,8 @@ class _Rule:
         own = model.quantization_config if model.weight_format == weight_format.id else None
         self.format = weight_format
         self.plain = plain_format(dtype)
-        named = tuple(patterns(_skipped_names(own or {})))
-        self.skipped = (*named, *patterns(weight_format.skips)) if own is None else named
+        named = ModuleNames(_skipped_names(own or {}))
+        self.skipped = ModuleNames(weight_format.skips) if own is None else named
         self.groups = tuple(_groups(own or {}, formats))
         self.experts = formats.get(_EXPERT_FORMATS.get(str((own or {}).get("expert_dtype")), ""))
         listed = bool(named or self.groups)
@@ -150,7 +150,7 @@ class _Rule:
         return not smaller_than_a_tile and (not self.experts_only or tensor.component == "routed_experts")
 
     def _quantized(self, paths: tuple[str, ...]) -> WeightFormat:
-        if any(pattern.matches(paths) for pattern in self.skipped):
+        if self.skipped.match(paths):
             return self.plain
         if not self.groups:
             return self.format
@@ -161,8 +161,8 @@ _LISTS_TOWERS = frozenset({"compressed-tensors", "fp8", "torchao", "quanto", "hq
 """Families whose checkpoints quantize every linear that they do not list, towers too."""
 
 
-def _targeted(targets: tuple[Pattern, ...], paths: tuple[str, ...]) -> bool:
-    return any(target.text in _CLASSES or target.matches(paths) for target in targets)
+def _targeted(targets: ModuleNames, paths: tuple[str, ...]) -> bool:
+    return not targets.plain.isdisjoint(_CLASSES) or targets.match(paths)
 
 
 _CLASSES = frozenset({"Linear", "FusedMoE", "LinearBase"})
@@ -170,16 +170,16 @@ _CLASSES = frozenset({"Linear", "FusedMoE", "LinearBase"})
 
 def _groups(
     config: Mapping[str, Any], formats: Mapping[str, WeightFormat]
-) -> Iterator[tuple[tuple[Pattern, ...], WeightFormat]]:
+) -> Iterator[tuple[ModuleNames, WeightFormat]]:
     """Groups of a checkpoint that stores different modules in different formats, the most specific first."""
     read = [
-        (tuple(patterns(group.get("targets") or ("Linear",))), group_format(group))
+        (ModuleNames(group.get("targets") or ("Linear",)), group_format(group))
         for group in (config.get("config_groups") or {}).values()
         if isinstance(group, Mapping) and group.get("weights")
     ]
-    if len({found for _, found in read}) < 2 and all(t.text in _CLASSES for targets, _ in read for t in targets):
+    if len({found for _, found in read}) < 2 and all(targets.only(_CLASSES) for targets, _ in read):
         return
-    for targets, found in sorted(read, key=lambda entry: any(t.text in _CLASSES for t in entry[0])):
+    for targets, found in sorted(read, key=lambda entry: not entry[0].plain.isdisjoint(_CLASSES)):
         if found is not None and found in formats:
             yield targets, formats[found]
 
@@ -225,4 +225,4 @@ _SPELLINGS = {
     "f32": "fp32", "float8_e4m3fn": "fp8", "fp8_e4m3": "fp8", "uint8": "int8", "e8m0": "int8",
 }  # fmt: skip
 
-__all__ = ["PLAIN", "Pattern", "Stored", "place_of", "plain_format", "stored_tensors"]
+__all__ = ["PLAIN", "Stored", "place_of", "plain_format", "stored_tensors"]
