@@ -14,7 +14,7 @@ import httpx
 from compatible import breaks
 
 from tonnage.api.app import create_app
-from tonnage.api.examples import ESTIMATES, FITS
+from tonnage.api.examples import ESTIMATES, FITS, MODELS
 from tonnage.api.openapi import document
 from tonnage.api.settings import Settings
 
@@ -25,6 +25,8 @@ STORIES: dict[str, dict[str, Any]] = {
        for name, card in ESTIMATES.items()},
     **{f"fit-{name}": {"method": "POST", "path": "/fit", "body": card["value"], "story": card["summary"]}
        for name, card in FITS.items()},
+    **{f"fit-models-{name}": {"method": "POST", "path": "/fit/models", "body": card["value"], "story": card["summary"]}
+       for name, card in MODELS.items()},
     "estimate-by-query": {
         "method": "GET",
         "path": "/estimate?model=meta-llama/Llama-3.1-8B-Instruct&gpu=l40s&engine=vllm&max_model_len=8192",

@@ -1,5 +1,5 @@
 """
-The two questions for programs in Python: a card in, an answer out, nothing of HTTP.
+The questions for programs in Python: a card in, an answer out, nothing of HTTP.
 
 `tonnage.laws` is public as well: plain functions of integers, usable alone.
 """
@@ -15,11 +15,25 @@ from tonnage import fit as fitting
 from tonnage.catalog import Catalog, load_catalog
 from tonnage.spec.card import SizingCard
 from tonnage.spec.fit import FitAnswer, FitRequest
+from tonnage.spec.fit_models import ModelsAnswer, ModelsRequest
 from tonnage.spec.report import Estimate
 
-__all__ = ["Catalog", "Estimate", "FitAnswer", "FitRequest", "SizingCard", "builtin", "estimate", "fit", "load_catalog"]
+__all__ = [
+    "Catalog",
+    "Estimate",
+    "FitAnswer",
+    "FitRequest",
+    "ModelsAnswer",
+    "ModelsRequest",
+    "SizingCard",
+    "builtin",
+    "estimate",
+    "fit",
+    "load_catalog",
+    "models",
+]
 
-C = TypeVar("C", bound=SizingCard)
+C = TypeVar("C", bound=msgspec.Struct)
 
 
 @cache
@@ -62,6 +76,24 @@ def fit(request: FitRequest | Mapping[str, Any], *, catalog: Catalog | None = No
         msgspec.ValidationError: The object is not a request.
     """
     return fitting.fit(catalog or builtin(), _typed(request, FitRequest))
+
+
+def models(request: ModelsRequest | Mapping[str, Any], *, catalog: Catalog | None = None) -> ModelsAnswer:
+    """
+    Models of the catalogue that a GPU serves.
+
+    Args:
+        request: Settings and a GPU, as a Struct or as the JSON object of POST /fit/models.
+        catalog: Facts; the built-in ones when omitted.
+
+    Returns:
+        The answer of /fit/models.
+
+    Raises:
+        SizingError: A name is unknown, or the settings can be put to no model.
+        msgspec.ValidationError: The object is not a request.
+    """
+    return fitting.models(catalog or builtin(), _typed(request, ModelsRequest))
 
 
 def _typed(question: C | Mapping[str, Any], struct: type[C]) -> C:

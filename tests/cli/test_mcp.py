@@ -43,7 +43,7 @@ def test_a_session_over_standard_input_and_output(process):
 
     assert (0, "") == (ended.code, ended.err)
     assert "2025-06-18" == hello["result"]["protocolVersion"]
-    assert ["estimate", "fit", "catalog"] == [tool["name"] for tool in tools["result"]["tools"]]
+    assert ["estimate", "fit", "models", "catalog"] == [tool["name"] for tool in tools["result"]["tools"]]
     assert "met" == answer["result"]["structuredContent"]["verdict"]
     assert "verdict    met" in answer["result"]["content"][0]["text"]
 
@@ -67,6 +67,7 @@ def test_tools_are_described_by_valid_schemas_that_fit_their_calls(server):
             "reserve": "6 GiB",
         },
         "fit": {"model.parameters": 7_000_000_000, "reserve": "6 GiB", "gpus": ["rtx-4090"], "duration": "3 days"},
+        "models": {"gpu": "l4", "engine": "vllm", "q": "qwen3-8b"},
         "catalog": {"kind": "gpus", "q": "l40"},
     }
 

@@ -37,6 +37,20 @@ async def test_a_fit_is_the_one_of_the_service(tonnage):
     )
 
 
+async def test_models_that_fit_are_those_of_the_service(tonnage):
+    ended = tonnage("models", "l40s", "engine=vllm", "max_model_len=8192", "q=qwen3-8b", "--format", "json")
+
+    assert await asked("/fit/models", gpu="l40s", engine="vllm", max_model_len=8192, q="qwen3-8b") == json.loads(
+        ended.out
+    )
+    assert 0 == ended.code
+
+
+@pytest.mark.parametrize(("words", "code"), [(("l4", "q=Llama-3.2-1B"), 0), (("t4", "q=Llama-3.1-405B"), 3)])
+def test_the_exit_code_of_models_is_the_best_verdict_among_them(tonnage, words, code):
+    assert code == tonnage("models", *words, "engine=transformers").code
+
+
 def test_options_and_pairs_are_the_same_words(tonnage):
     pairs = tonnage("estimate", *SERVING, "gpu=l40s", "--format", "json", "--fields", "digest").out
     options = ("--max-model-len", "8192", "--model", LLAMA, "--engine=vllm", "--gpu", "l40s")

@@ -91,8 +91,8 @@ def needed_scope(path: str, *, metrics_open: bool) -> str | None:
     """
     if path in _OPEN_PATHS or path.startswith(("/docs/", "/page/", "/problems/")):
         return None
-    if path.rstrip("/") in ("/estimate", "/fit"):
-        return path.strip("/")
+    if path.rstrip("/") in ("/estimate", "/fit", "/fit/models"):
+        return path.strip("/").partition("/")[0]
     if path == "/metrics":
         return None if metrics_open else "admin"
     return "read"

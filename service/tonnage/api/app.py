@@ -12,7 +12,7 @@ from litestar import Litestar
 from tonnage.adapters.rate_counter import RateCounter
 from tonnage.adapters.redis_cache import TwoLevelCache
 from tonnage.adapters.redis_link import LinkSettings, RedisLink
-from tonnage.api import catalog, documents, estimate, fit, front, health
+from tonnage.api import catalog, documents, estimate, fit, fit_models, front, health
 from tonnage.api.access import read_keys
 from tonnage.api.answers import Answer, allowed_methods, problem_answer
 from tonnage.api.context import Lifecycle, Runtime
@@ -36,6 +36,7 @@ logger = logging.getLogger("tonnage")
 ROUTES: tuple[Route, ...] = (
     *estimate.ROUTES,
     *fit.ROUTES,
+    *fit_models.ROUTES,
     *catalog.ROUTES,
     *health.ROUTES,
     *documents.ROUTES,

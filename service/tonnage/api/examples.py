@@ -67,3 +67,17 @@ FITS: dict[str, dict[str, Any]] = {
         },
     },
 }
+
+MODELS: dict[str, dict[str, Any]] = {
+    "gpu": {
+        "summary": "Which of the larger models one card serves, 8,192 tokens each",
+        "value": {
+            "weights": {"format": "fp8"},
+            "serving": {"engine": "vllm", "max_model_len": 8192, "concurrency": 4},
+            "placement": {"gpu": "l40s"},
+            "min_parameters": 10_000_000_000,
+            "limit": 3,
+        },
+    },
+}
+"""Cards of /fit/models: settings and a GPU, no model."""

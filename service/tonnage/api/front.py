@@ -36,7 +36,7 @@ _DIRECTORY = Directory(
     __version__,
     {
         name: f"/{name}"
-        for name in ("estimate", "fit", "catalog", "docs", "openapi.json", "healthz", "readyz", "metrics")
+        for name in ("estimate", "fit", "fit/models", "catalog", "docs", "openapi.json", "healthz", "readyz", "metrics")
     },
 )
 

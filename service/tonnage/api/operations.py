@@ -5,11 +5,11 @@ from typing import Annotated, Any, NamedTuple
 
 from msgspec import Meta, Struct
 
-from tonnage.api import estimate, fit
+from tonnage.api import estimate, fit, fit_models
 from tonnage.api.catalog import ENTRY_OFFERS, LIST_OFFERS, CatalogIndex
 from tonnage.api.catalog_views import COLLECTIONS, DEFAULT_LIMIT, MAX_LIMIT, Collection, filters, sortable
 from tonnage.api.documents import ASSETS, ProblemKind, ProblemKinds
-from tonnage.api.examples import ESTIMATES, FITS
+from tonnage.api.examples import ESTIMATES, FITS, MODELS
 from tonnage.api.front import FRONT_OFFERS, PAGE_ASSETS, Directory
 from tonnage.api.health import Alive, Readiness
 from tonnage.api.negotiation import JSON
@@ -17,6 +17,7 @@ from tonnage.api.problems import KINDS
 from tonnage.api.representations import offers
 from tonnage.spec.card import SizingCard
 from tonnage.spec.fit import FitAnswer, FitRequest
+from tonnage.spec.fit_models import ModelsAnswer, ModelsRequest
 from tonnage.spec.report import Estimate
 
 
@@ -144,6 +145,16 @@ OPERATIONS: tuple[Operation, ...] = (
         "GET", "/fit", "fit", "The same for a card of flat query parameters", (406, 409, 422),
         answer=FitAnswer, media_types=offers("fit"), parameters=(_STRICT, _FIELDS, *_card_parameters(fit.read_request)),
         cacheable=True,
+    ),
+    Operation(
+        "POST", "/fit/models", "fit", "Models of the catalogue that a GPU serves under one card", (400, 406, 413, 415, 422),
+        answer=ModelsAnswer, media_types=fit_models.OFFERS, body=ModelsRequest, parameters=(_FIELDS,), batch=True,
+        examples=MODELS,
+    ),
+    Operation(
+        "GET", "/fit/models", "fit", "The same for settings as flat query parameters", (406, 422),
+        answer=ModelsAnswer, media_types=fit_models.OFFERS,
+        parameters=(_FIELDS, *_card_parameters(fit_models.read_request)), cacheable=True,
     ),
     Operation(
         "GET", "/catalog", "catalog", "What the catalogue holds", (406, 422), answer=CatalogIndex,

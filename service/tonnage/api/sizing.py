@@ -20,6 +20,7 @@ from tonnage.catalog.models import wanted_from_hub
 from tonnage.errors import ContradictoryWorkload
 from tonnage.spec.card import SizingCard
 from tonnage.spec.fit import FitAnswer, FitRequest
+from tonnage.spec.fit_models import ModelsAnswer, ModelsRequest
 from tonnage.spec.hub import Fetch
 from tonnage.spec.report import Estimate
 
@@ -98,6 +99,14 @@ class Desk:
         answer, seconds = await asyncio.get_running_loop().run_in_executor(self._fitters, self._fit, request, fetch)
         self._fit_seconds(seconds)
         self._verdict("fit", "met" if answer.selected is not None else "none")
+        return answer
+
+    async def fitting_models(self, request: ModelsRequest) -> ModelsAnswer:
+        """The other way round: which models a GPU serves; in a thread like the above, for it looks at the whole catalogue."""
+        catalog, started = self.sizing.catalog, time.perf_counter()
+        answer = await asyncio.get_running_loop().run_in_executor(self._fitters, fit.models, catalog, request)
+        self._fit_seconds(time.perf_counter() - started)
+        self._verdict("fit", "met" if answer.considered.met else "none")
         return answer
 
     def _fit(self, request: FitRequest, fetch: Fetch | None) -> tuple[FitAnswer, float]:

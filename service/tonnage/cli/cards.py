@@ -28,7 +28,9 @@ _VALUE = "VALUE"
 class CardReader(Generic[T]):
     """Reads one kind of question from options, pairs and a file."""
 
-    def __init__(self, struct: type[T]) -> None:
+    def __init__(self, struct: type[T], *, bare: str = "model") -> None:
+        """`bare` is the field that a word without a name fills."""
+        self._bare = bare
         self._query = QueryReader(struct)
         self._decode = BodyDecoder(struct)
         self._struct = struct
@@ -36,7 +38,10 @@ class CardReader(Generic[T]):
     def arguments(self, parser: argparse.ArgumentParser) -> None:
         """Every field as an option, and pairs and a file beside them."""
         parser.add_argument(
-            "words", nargs="*", metavar="MODEL | name=value", help="the model's id, and fields by their names"
+            "words",
+            nargs="*",
+            metavar=f"{self._bare.upper()} | name=value",
+            help=f"the {self._bare}'s id, and fields by their names",
         )
         parser.add_argument(
             "--card", metavar="FILE", help="JSON or TOML file with a card, - for JSON on standard input"
@@ -63,10 +68,10 @@ class CardReader(Generic[T]):
             ProblemError: A name or value is wrong.
             CommandError: The file cannot be read, or nothing was asked.
         """
-        given = _given(chosen)
+        given = _given(chosen, self._bare)
         if chosen.card is None:
             if not given:
-                raise CommandError("name a model, or a file with --card")
+                raise CommandError(f"name a {self._bare}, or a file with --card")
             return self._query(given)
         document = card_document(chosen.card)
         section = next((part for part in ("serving", "training") if part in document), None)
@@ -98,7 +103,7 @@ def _spellings(name: str) -> Sequence[str]:
     return tuple(dict.fromkeys((f"--{name.replace('_', '-')}", f"--{name}")))
 
 
-def _given(chosen: argparse.Namespace) -> dict[str, str]:
+def _given(chosen: argparse.Namespace, bare: str) -> dict[str, str]:
     given: dict[str, str] = {
         key.removeprefix("card:"): value
         for key, value in vars(chosen).items()
@@ -107,7 +112,7 @@ def _given(chosen: argparse.Namespace) -> dict[str, str]:
     for word in chosen.words:
         name, equals, value = word.partition("=")
         if not equals:
-            name, value = "model", word
+            name, value = bare, word
         if name in given:
             raise CommandError(f"{name} is given twice")
         given[name] = value

@@ -25,12 +25,14 @@ from tonnage.errors import SizingError
 from tonnage.render import table
 from tonnage.spec.card import SizingCard
 from tonnage.spec.fit import FitRequest
+from tonnage.spec.fit_models import ModelsRequest
 from tonnage.version import __version__
 
 PROTOCOLS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 """Revisions of the protocol that these messages belong to, newest first."""
 _PARSE_ERROR, _INVALID_REQUEST, _NO_METHOD, _INVALID_PARAMS = -32700, -32600, -32601, -32602
 _FIT_ROWS = 8
+_MODEL_ROWS = 25
 
 Arguments = Mapping[str, Any]
 
@@ -126,7 +128,7 @@ class Server:
 
 def tools() -> dict[str, Tool]:
     """Every tool by name."""
-    card, request = QueryReader(SizingCard), QueryReader(FitRequest)
+    card, request, models = QueryReader(SizingCard), QueryReader(FitRequest), QueryReader(ModelsRequest)
     return {
         "estimate": Tool(
             "GPU memory of a workload",
@@ -141,6 +143,13 @@ def tools() -> dict[str, Tool]:
             "excluded. Give duration, such as 3 days.",
             _schema(request),
             lambda catalog, given: _fitted(catalog, request(_texts(given))),
+        ),
+        "models": Tool(
+            "Which models a GPU serves",
+            "Models of the catalogue that fit a GPU (give gpu) under settings for serving (engine) or fine-tuning (method), "
+            "largest first, with what they need and what stays free. Narrow with q, min_parameters and max_parameters.",
+            _schema(models),
+            lambda catalog, given: _fitting(catalog, models(_texts(given))),
         ),
         "catalog": Tool(
             "Facts behind the answers",
@@ -172,6 +181,12 @@ def _fitted(catalog: Catalog, request: FitRequest) -> tuple[str, Any]:
     answer = fitting.fit(catalog, msgspec.structs.replace(request, limit=min(request.limit, _FIT_ROWS)))
     names = ("selected", "confirmations", "considered", "unknowns", "digest")
     return table.fit(answer), {name: getattr(answer, name) for name in names}
+
+
+def _fitting(catalog: Catalog, request: ModelsRequest) -> tuple[str, Any]:
+    answer = fitting.models(catalog, msgspec.structs.replace(request, limit=min(request.limit, _MODEL_ROWS)))
+    names = ("models", "considered", "not_estimated", "digest")
+    return table.models(answer), {name: getattr(answer, name) for name in names}
 
 
 def _looked_up(catalog: Catalog, given: Arguments) -> tuple[str, Any]:

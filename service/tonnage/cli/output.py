@@ -6,10 +6,12 @@ from typing import Any
 
 import msgspec
 
+from tonnage.api.catalog_pages import flat
 from tonnage.cli.yaml_text import yaml_text
 from tonnage.render import markdown, svg, table, table_csv
 
 QUESTION_FORMATS = ("table", "json", "yaml", "markdown", "svg")
+MODELS_FORMATS = ("table", "json", "yaml", "markdown", "csv")
 LIST_FORMATS = ("table", "json", "yaml", "csv")
 ENTRY_FORMATS = ("yaml", "json")
 
@@ -21,14 +23,16 @@ def answer_text(subject: str, answer: Any, shown: Any, chosen: str) -> str:
     An answer as text.
 
     Args:
-        subject: "estimate" or "fit".
+        subject: "estimate", "fit" or "models".
         answer: The answer itself, for formats that people read.
         shown: The part of it that programs get.
-        chosen: One of `QUESTION_FORMATS`.
+        chosen: One of `QUESTION_FORMATS`; of models also csv.
 
     Returns:
         What goes to standard output.
     """
+    if chosen == "csv":
+        return table_csv(map(flat, answer.models))
     if chosen in _PEOPLE:
         write: Callable[[Any], str] = getattr(_PEOPLE[chosen], subject)
         return write(answer)

@@ -44,6 +44,7 @@ class Command(NamedTuple):
 COMMANDS: Mapping[tuple[str, ...], Command] = {
     ("estimate",): Command("memory of one workload on one placement", "questions", "estimate"),
     ("fit",): Command("packages that serve a workload, and why the others do not", "questions", "fit"),
+    ("models",): Command("models of the catalogue that a GPU serves", "questions", "models"),
     ("bulk",): Command("many cards from a file into a file", "bulk", "bulk"),
     ("mcp",): Command("tools for assistants, over standard input and output", "mcp", "mcp"),
     ("completion",): Command("print the completion script of a shell", "completion", "completion"),

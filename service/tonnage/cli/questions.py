@@ -1,4 +1,4 @@
-"""`tonnage estimate` and `tonnage fit`: the two questions, with exit codes for pipelines."""
+"""`tonnage estimate`, `tonnage fit` and `tonnage models`: the questions, with exit codes for pipelines."""
 
 import argparse
 from functools import cache
@@ -14,10 +14,11 @@ from tonnage.catalog import Catalog
 from tonnage.catalog.models import wanted_from_hub
 from tonnage.cli.cards import CardReader
 from tonnage.cli.facts import catalog_argument, chosen_catalog
-from tonnage.cli.output import QUESTION_FORMATS, answer_text, write
+from tonnage.cli.output import MODELS_FORMATS, QUESTION_FORMATS, answer_text, write
 from tonnage.cli.progress import Progress
 from tonnage.spec.card import SizingCard
 from tonnage.spec.fit import FitAnswer, FitRequest
+from tonnage.spec.fit_models import ModelsAnswer, ModelsRequest
 from tonnage.spec.hub import Fetch
 from tonnage.spec.report import Estimate, Verdict
 
@@ -39,6 +40,12 @@ def request_reader() -> CardReader[FitRequest]:
     return CardReader(FitRequest)
 
 
+@cache
+def models_reader() -> CardReader[ModelsRequest]:
+    """Reader of /fit/models' question."""
+    return CardReader(ModelsRequest, bare="gpu")
+
+
 def estimate_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `tonnage estimate`."""
     _common(parser, "Without a GPU there is no verdict, and the exit code is 0.")
@@ -51,6 +58,12 @@ def fit_arguments(parser: argparse.ArgumentParser) -> None:
         parser, "met: a package is selected; needs confirmation: there are candidates only; excluded: there are none."
     )
     request_reader().arguments(parser)
+
+
+def models_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of `tonnage models`."""
+    _common(parser, "met: at least one model fits; needs confirmation: some may; excluded: none does.", bare="GPU")
+    models_reader().arguments(parser)
 
 
 def estimate(chosen: argparse.Namespace) -> int:
@@ -72,6 +85,16 @@ def fit(chosen: argparse.Namespace) -> int:
     return fit_exit_code(answer)
 
 
+def models(chosen: argparse.Namespace) -> int:
+    """Models that fit on standard output."""
+    request = models_reader()(chosen)
+    with Progress("judging models"):
+        answer = fitting.models(chosen_catalog(chosen), request)
+    _write("models", answer, ModelsAnswer, chosen)
+    found = answer.considered
+    return MET if found.met else TO_CONFIRM if found.needs_confirmation else EXCLUDED
+
+
 def fit_exit_code(answer: FitAnswer) -> int:
     """Exit code of a fit. [unitless]"""
     if answer.selected is not None:
@@ -79,12 +102,18 @@ def fit_exit_code(answer: FitAnswer) -> int:
     return TO_CONFIRM if answer.candidates else EXCLUDED
 
 
-def _common(parser: argparse.ArgumentParser, exits: str) -> None:
-    parser.usage = f"{parser.prog} [MODEL] [name=value ...] [--name VALUE ...] [--card FILE] [--format FORMAT]"
+def _common(parser: argparse.ArgumentParser, exits: str, bare: str = "MODEL") -> None:
+    parser.usage = f"{parser.prog} [{bare}] [name=value ...] [--name VALUE ...] [--card FILE] [--format FORMAT]"
     parser.epilog = f"{_EXITS} {exits}"
-    parser.add_argument("--format", choices=QUESTION_FORMATS, default="table", help="default table")
+    parser.add_argument(
+        "--format",
+        choices=QUESTION_FORMATS if bare == "MODEL" else MODELS_FORMATS,
+        default="table",
+        help="default table",
+    )
     parser.add_argument("--fields", metavar="A,B", help="of json and yaml only these fields of the answer")
-    parser.add_argument("--hub", action="store_true", help="ask the Hub for models the catalogue does not hold")
+    if bare == "MODEL":
+        parser.add_argument("--hub", action="store_true", help="ask the Hub for models the catalogue does not hold")
     catalog_argument(parser)
 
 

@@ -29,8 +29,12 @@ def digest(workload: Workload) -> str:
     Returns:
         "sha256:" and the hash of the card as understood and of the versions: equal on every replica and Python version.
     """
-    stamp = _stamp(workload.catalog_version)
-    return "sha256:" + hashlib.sha256(stamp + _encode_card(workload.card)).hexdigest()
+    return fingerprint(workload.card, workload.catalog_version)
+
+
+def fingerprint(question: msgspec.Struct, catalog_version: str) -> str:
+    """The same for a question that is no single card. [unitless]"""
+    return "sha256:" + hashlib.sha256(_stamp(catalog_version) + _encode_card(question)).hexdigest()
 
 
 @lru_cache(maxsize=64)

@@ -1,6 +1,6 @@
 """From a sizing card to an order: which package serves it, which does not, why, and what one change would do."""
 
 from tonnage.fit.answer import fit
-from tonnage.fit.models import ModelFit, models
+from tonnage.fit.models import models
 
-__all__ = ["ModelFit", "fit", "models"]
+__all__ = ["fit", "models"]

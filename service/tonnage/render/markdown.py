@@ -3,8 +3,10 @@
 import re
 from collections.abc import Sequence
 
+from tonnage.render.table import model_rows
 from tonnage.render.words import MARKS, band, clean, largest_first, layout, model_line, package, price, worst_phase
 from tonnage.spec.fit import FitAnswer
+from tonnage.spec.fit_models import ModelsAnswer
 from tonnage.spec.report import Estimate
 from tonnage.units import format_size
 
@@ -46,6 +48,18 @@ def fit(answer: FitAnswer) -> str:
     lines += [
         f"- {_escaped(f'{a.field} from {a.from_} to {a.to}')} saves {format_size(a.saves_bytes)}: {MARKS[a.verdict]}"
         for a in answer.alternatives
+    ]
+    return "\n".join([*lines, "", f"`{answer.digest}`"]) + "\n"
+
+
+def models(answer: ModelsAnswer) -> str:
+    """The answer of /fit/models as a summary."""
+    found = answer.considered
+    lines = [f"## Models on {answer.gpu_count} x {_escaped(answer.gpu)}: {found.met} of {found.models} met", ""]
+    heading, *rows = model_rows(answer)
+    lines += [*_table(heading, rows), ""] if rows else []
+    lines += [
+        f"- {n.count} not estimated, such as {_escaped(n.example)}: {_escaped(n.reason)}" for n in answer.not_estimated
     ]
     return "\n".join([*lines, "", f"`{answer.digest}`"]) + "\n"
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from tonnage.render.words import MARKS, band, clean, largest_first, layout, model_line, package, price, worst_phase
 from tonnage.spec.fit import Candidate, CandidateMemory, FitAnswer
+from tonnage.spec.fit_models import ModelsAnswer
 from tonnage.spec.report import Diagnosis, Estimate, Remedy
 from tonnage.units import format_size
 
@@ -34,6 +35,32 @@ def fit(answer: FitAnswer) -> str:
     versions = f"catalogue {answer.versions.catalog}   method {answer.versions.method}   {answer.digest}"
     blocks.append([*_hours(answer), versions])
     return "\n\n".join("\n".join(lines) for lines in blocks if lines) + "\n"
+
+
+def models(answer: ModelsAnswer) -> str:
+    """The answer of /fit/models as text."""
+    found = answer.considered
+    counts = f"{found.met} met, {found.needs_confirmation} to confirm, {found.excluded} excluded"
+    head = [
+        f"{answer.gpu_count} x {clean(answer.gpu)}: {format_size(answer.usable_bytes)} usable on each",
+        f"looked at  {found.models} models: {counts}, {found.not_estimated} not estimated",
+    ]
+    others = [f"not done   {n.count} such as {clean(n.example)}: {clean(n.reason)}" for n in answer.not_estimated]
+    versions = f"catalogue {answer.versions.catalog}   method {answer.versions.method}   {answer.digest}"
+    blocks = [head, columns(model_rows(answer), right=(0, 2, 4, 5, 7)) if answer.models else [], [*others, versions]]
+    return "\n\n".join("\n".join(lines) for lines in blocks if lines) + "\n"
+
+
+def model_rows(answer: ModelsAnswer) -> list[Row]:
+    """Heading and models, one row each."""
+    rows: list[Row] = [("rank", "model", "parameters", "weights", "required", "headroom", "verdict", "at once", "why")]
+    for m in answer.models:
+        at_once = "" if m.max_concurrency is None else f"{m.max_concurrency:.1f}"
+        sizes = (format_size(m.required.expected), format_size(m.headroom.expected))
+        why = "" if m.verdict == "met" else m.reason
+        names = (str(m.rank), m.model, f"{m.parameters:,}", m.weights_format)
+        rows.append((*names, *sizes, MARKS[m.verdict], at_once, why))
+    return rows
 
 
 def _hours(answer: FitAnswer) -> list[str]:
