@@ -70,3 +70,8 @@ def test_a_fused_head_makes_its_gradients_but_no_full_logits():
 
     assert fused < whole / 3
     assert 128256 * 4096 * 2 > 1000 * MiB
+
+
+def test_logits_of_a_moment_go_with_the_tokens_scored():
+    assert 128256 * 6 * 512 == loss.at_moment(bytes_per_scored_token=128256 * 6, scored_tokens=512)
+    assert 0 == loss.at_moment(bytes_per_scored_token=-4, scored_tokens=512)

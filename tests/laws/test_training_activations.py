@@ -58,3 +58,13 @@ def test_kept_outputs_hold_the_inputs_of_4_bit_linears_and_fp32_logits():
     held = law(hidden_size=8, query_width=8, intermediate_size=16, layers=2, vocab_size=100, tokens=10, percent=50)
 
     assert (((32 + 16 + 32) * 2 + 400) * 10) // 2 == held
+
+
+def test_activations_of_a_moment_go_with_tokens_pairs_and_padded_tokens():
+    given = {"tokens": 1000, "pairs": 1_000_000, "padded_tokens": 1024}
+
+    assert 5000 == activations.at_moment(bytes_per_token=5, bytes_per_pair=0, bytes_per_padded_token=0, **given)
+    assert 5000 + 2_000_000 + 4096 == activations.at_moment(
+        bytes_per_token=5, bytes_per_pair=2, bytes_per_padded_token=4, **given
+    )
+    assert 0 == activations.at_moment(bytes_per_token=-1, bytes_per_pair=0, bytes_per_padded_token=0, **given)

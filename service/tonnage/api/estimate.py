@@ -5,7 +5,7 @@ from tonnage.api.batch import BatchAnswer
 from tonnage.api.context import Context
 from tonnage.api.decoding import BodyDecoder
 from tonnage.api.negotiation import NDJSON, choose
-from tonnage.api.query import QueryReader, parameters, refuse_parameters
+from tonnage.api.query import QueryReader, flag, parameters, refuse_parameters
 from tonnage.api.representations import answer_in, chosen_fields, encode_json, offers, shown
 from tonnage.api.routing import Route
 from tonnage.spec.card import SizingCard
@@ -13,38 +13,49 @@ from tonnage.spec.report import Estimate
 
 decode_card = BodyDecoder(SizingCard)
 read_card = QueryReader(SizingCard)
+_DERIVED = "derivations"
+"""The field that `explain` fills."""
 
 
 async def post_estimate(context: Context) -> Answer | BatchAnswer:
     """Memory by phase and item for the card in the body, or for the card in each of its lines."""
     given = parameters(context.query)
     fields = chosen_fields(given, Estimate)
-    refuse_parameters(given, ["fields"])
+    explain = flag(given, "explain") or _DERIVED in fields
+    refuse_parameters(given, ["explain", "fields"])
     if context.is_batch:
-        return _batch(context, fields)
+        return _batch(context, fields, explain=explain)
     media_type = choose(context.accept, offers("estimate"))
     card = decode_card(await context.json_body())
-    fetch = await context.desk.fetch_for(card)
-    return answer_in(media_type, "estimate", context.desk.estimate(card, fetch), fields)
+    return answer_in(media_type, "estimate", await _estimated(context, card, explain=explain), fields)
 
 
 async def get_estimate(context: Context) -> Answer:
     """The same for a card of flat query parameters."""
     given = parameters(context.query)
     fields = chosen_fields(given, Estimate)
+    explain = flag(given, "explain") or _DERIVED in fields
     media_type = choose(context.accept, offers("estimate"))
     card = read_card(given)
-    estimate = context.desk.estimate(card, await context.desk.fetch_for(card))
-    return context.cacheable(answer_in(media_type, "estimate", estimate, fields), estimate.digest, fields)
+    estimate = await _estimated(context, card, explain=explain)
+    told = (*fields, "explained") if explain else fields
+    return context.cacheable(answer_in(media_type, "estimate", estimate, fields), estimate.digest, told)
 
 
-def _batch(context: Context, fields: tuple[str, ...]) -> BatchAnswer:
+async def _estimated(context: Context, card: SizingCard, *, explain: bool) -> Estimate:
+    fetch = await context.desk.fetch_for(card)
+    return await context.desk.explained(card, fetch) if explain else context.desk.estimate(card, fetch)
+
+
+def _batch(context: Context, fields: tuple[str, ...], *, explain: bool) -> BatchAnswer:
     context.require_json()
     choose(context.accept, (NDJSON,))
     desk = context.desk
 
     async def answer_line(line: bytes) -> bytes:
         card = decode_card(line)
+        if explain:
+            return encode_json(shown(await _estimated(context, card, explain=True), fields))
         fetch = await desk.fetch_for(card) if desk.hub is not None else None
         return encode_json(shown(desk.estimate(card, fetch), fields))
 

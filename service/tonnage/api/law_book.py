@@ -3,7 +3,6 @@
 import importlib
 import inspect
 import pkgutil
-import re
 from collections.abc import Iterator
 from functools import cache
 from types import FunctionType, ModuleType
@@ -11,18 +10,7 @@ from types import FunctionType, ModuleType
 from msgspec import Struct
 
 from tonnage import laws
-
-_SECTION = re.compile(r"^(Args|Returns|Source|Raises):\s*$")
-_ARGUMENT = re.compile(r"^(\w+): (.*)$")
-_UNIT = re.compile(r"\[([^\]]+)\]\.?$")
-
-
-class LawInput(Struct, frozen=True):
-    """One argument of a law."""
-
-    name: str
-    description: str
-    unit: str | None
+from tonnage.explain.docstrings import LawInput, joined, parsed
 
 
 class Law(Struct, frozen=True, kw_only=True):
@@ -62,7 +50,7 @@ def _topic(module: ModuleType) -> Law:
     return Law(
         id=f"laws.{topic}",
         topic=topic,
-        summary=_joined((inspect.getdoc(module) or "").partition("\n\n")[0].splitlines()),
+        summary=joined((inspect.getdoc(module) or "").partition("\n\n")[0].splitlines()),
         inputs=(),
         returns="",
         unit=None,
@@ -77,49 +65,13 @@ def _functions(module: ModuleType) -> Iterator[FunctionType]:
 
 
 def _law(module: ModuleType, function: FunctionType) -> Law:
-    sections = _sections(inspect.getdoc(function) or "")
-    topic = module.__name__.rpartition(".")[2]
-    returns = _joined(sections["Returns"])
+    words, topic = parsed(function), module.__name__.rpartition(".")[2]
     return Law(
         id=f"laws.{topic}.{function.__name__}",
         topic=topic,
-        summary=_joined(sections[""]),
-        inputs=tuple(_inputs(sections["Args"])),
-        returns=returns,
-        unit=_unit(returns or _joined(sections[""])),
-        source=_joined(sections["Source"]),
+        summary=words.summary,
+        inputs=words.inputs,
+        returns=words.returns,
+        unit=words.unit,
+        source=words.source,
     )
-
-
-def _sections(text: str) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {"": [], "Args": [], "Returns": [], "Source": [], "Raises": []}
-    here = ""
-    for line in text.splitlines():
-        heading = _SECTION.match(line.strip())
-        if heading:
-            here = heading[1]
-        else:
-            found[here].append(line.strip())
-    return found
-
-
-def _inputs(lines: list[str]) -> Iterator[LawInput]:
-    entries: list[tuple[str, list[str]]] = []
-    for line in filter(None, lines):
-        start = _ARGUMENT.match(line)
-        if start:
-            entries.append((start[1], [start[2]]))
-        elif entries:
-            entries[-1][1].append(line)
-    for name, words in entries:
-        description = " ".join(words)
-        yield LawInput(name, description, _unit(description))
-
-
-def _unit(text: str) -> str | None:
-    match = _UNIT.search(text)
-    return match[1] if match else None
-
-
-def _joined(lines: list[str]) -> str:
-    return " ".join(filter(None, lines))

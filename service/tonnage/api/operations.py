@@ -61,6 +61,9 @@ class Operation(NamedTuple):
 _FIELDS = Parameter(
     "fields", Annotated[list[str], Meta(min_length=1)], "Fields of the answer to send; all when omitted."
 )
+_EXPLAIN = Parameter(
+    "explain", bool, "Add `derivations`: each item's formula, from the law's own code, with the numbers put in."
+)
 _STRICT = Parameter("strict", bool, "Answer 409 when no candidate meets every requirement.")
 
 
@@ -130,11 +133,13 @@ def _entry_operation(collection: Collection) -> Operation:
 OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "POST", "/estimate", "estimate", "Memory of one workload on one placement", (400, 406, 413, 415, 422),
-        answer=Estimate, media_types=offers("estimate"), body=SizingCard, parameters=(_FIELDS,), batch=True, examples=ESTIMATES,
+        answer=Estimate, media_types=offers("estimate"), body=SizingCard, parameters=(_EXPLAIN, _FIELDS), batch=True,
+        examples=ESTIMATES,
     ),
     Operation(
         "GET", "/estimate", "estimate", "The same for a card of flat query parameters", (406, 422),
-        answer=Estimate, media_types=offers("estimate"), parameters=(_FIELDS, *_card_parameters(estimate.read_card)),
+        answer=Estimate, media_types=offers("estimate"),
+        parameters=(_EXPLAIN, _FIELDS, *_card_parameters(estimate.read_card)),
         cacheable=True,
     ),
     Operation(

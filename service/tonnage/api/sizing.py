@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from tonnage import evidence, fit
+from tonnage import evidence, explain, fit
 from tonnage.api.telemetry import Telemetry
 from tonnage.catalog import Catalog
 from tonnage.catalog.models import wanted_from_hub
@@ -46,6 +46,7 @@ class Sizing(Struct, frozen=True, kw_only=True):
     catalog: Catalog
     estimate: Estimating = evidence.estimate
     fit: Callable[..., FitAnswer] = fit.fit
+    explained: Estimating = explain.explained
 
     @property
     def version(self) -> str:
@@ -93,6 +94,19 @@ class Desk:
         self._estimate_seconds(time.perf_counter() - started)
         self._verdict("estimate", answer.verdict or "none")
         return answer
+
+    async def explained(self, card: SizingCard, fetch: Fetch | None = None) -> Estimate:
+        """One estimate with its derivations; in a thread, because nothing of it comes from memory."""
+        answer = await asyncio.get_running_loop().run_in_executor(self._fitters, self._explained, card, fetch)
+        self._verdict("estimate", answer.verdict or "none")
+        return answer
+
+    def _explained(self, card: SizingCard, fetch: Fetch | None) -> Estimate:
+        try:
+            return self.sizing.explained(self.sizing.catalog, card, fetch=fetch)
+        except _ODD as error:
+            refuse_description(card, error)
+            raise
 
     async def fit(self, request: FitRequest, fetch: Fetch | None = None) -> FitAnswer:
         """One fit, timed and counted by what came out; in a thread, because a whole catalogue takes its time."""

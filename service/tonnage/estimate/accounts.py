@@ -5,6 +5,7 @@ from collections.abc import Callable
 import msgspec
 from msgspec.structs import replace
 
+from tonnage.estimate.identity_cache import results_of_this_thread
 from tonnage.spec.report import Account
 from tonnage.spec.workload import Workload
 
@@ -17,12 +18,14 @@ _wire = msgspec.msgpack.Encoder().encode
 def account_of(workload: Workload) -> Account:
     """What the engine, the framework or neither makes of a resolved card, with what resolving it already found."""
     key = key_of(workload)
-    kept = _kept.get(key)
+    watched = results_of_this_thread() is not None
+    kept = None if watched else _kept.get(key)
     if kept is None:
         kept = _account(workload), workload.formats  # whose identity is in the key
-        if len(_kept) >= KEPT:
-            _kept.pop(next(iter(_kept)), None)
-        _kept[key] = kept
+        if not watched:
+            if len(_kept) >= KEPT:
+                _kept.pop(next(iter(_kept)), None)
+            _kept[key] = kept
     account = kept[0]
     if not workload.findings and not workload.unknowns:
         return account

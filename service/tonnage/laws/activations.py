@@ -228,3 +228,32 @@ def stale_inputs(
     """
     inputs = (4 * hidden_size + 2 * query_width + 2 * intermediate_size) * layers
     return (inputs + 4 * vocab_size) * tokens * percent // 100
+
+
+def at_moment(
+    *,
+    bytes_per_token: int,
+    tokens: int,
+    bytes_per_pair: int,
+    pairs: int,
+    bytes_per_padded_token: int,
+    padded_tokens: int,
+) -> int:
+    """
+    What the layers passed so far hold at one point of a step: so much per token, and per pair where scores are stored.
+
+    Args:
+        bytes_per_token: Saved tensors and those in use, over all layers. [bytes/token]
+        tokens: Tokens of the micro-batch. [tokens]
+        bytes_per_pair: Stored attention scores and masks. [bytes/pair]
+        pairs: Tokens times sequence length. [pairs]
+        bytes_per_padded_token: Buffers of kernels that pad the sequence to their block. [bytes/token]
+        padded_tokens: Tokens with the length rounded up to 128. [tokens]
+
+    Returns:
+        Size; never below nothing. [bytes]
+
+    Source:
+        measured: tests/oracles/training_runs.json (recorded allocations are linear in these three)
+    """
+    return max(0, bytes_per_token * tokens + bytes_per_pair * pairs + bytes_per_padded_token * padded_tokens)

@@ -277,3 +277,20 @@ def fused_head(*, vocab_size: int, hidden_size: int, tokens: int, head_trains: b
     logits = chunk * vocab_size * (element_bytes + FLOAT)
     gradients = tokens * hidden_size * element_bytes
     return logits + gradients + (vocab_size * hidden_size * element_bytes if head_trains else 0)
+
+
+def at_moment(*, bytes_per_scored_token: int, scored_tokens: int) -> int:
+    """
+    Logits, their copies and gradients that exist at one point of a step.
+
+    Args:
+        bytes_per_scored_token: Vocabulary times the bytes of every copy alive. [bytes/token]
+        scored_tokens: Tokens whose logits exist at once. [tokens]
+
+    Returns:
+        Size; never below nothing. [bytes]
+
+    Source:
+        measured: tests/oracles/training_runs.json
+    """
+    return max(0, bytes_per_scored_token * scored_tokens)

@@ -215,6 +215,42 @@ class ParameterReport(Struct, frozen=True, kw_only=True):
     by_component: dict[str, int]
 
 
+class Step(Struct, frozen=True, kw_only=True):
+    """One line of a derivation: a quantity, its formula, the same with the numbers put in, what they give."""
+
+    name: str
+    formula: str
+    numbers: str
+    value: int | float
+    mathml: str
+    """The whole line as a `<math>` element."""
+
+
+class PutIn(Struct, frozen=True, kw_only=True):
+    """One number that a formula takes."""
+
+    name: str
+    value: str
+    unit: str | None
+    meaning: str
+
+
+class Derivation(Struct, frozen=True, kw_only=True):
+    """An item's law as a formula with the numbers put in; `?explain=true`."""
+
+    component: str
+    law: str
+    expected_bytes: int
+    detail: str
+    """With component, law and size this tells which items it is about."""
+    summary: str
+    steps: tuple[Step, ...]
+    inputs: tuple[PutIn, ...]
+    exact: bool
+    """Whether the last step is the item's expected size to the byte; otherwise the steps show one part of it."""
+    note: str = ""
+
+
 class Versions(Struct, frozen=True, kw_only=True):
     """What produced the answer."""
 
@@ -248,6 +284,8 @@ class Estimate(Struct, frozen=True, kw_only=True):
     versions: Versions
     digest: str
     launch: dict[str, Any] | UnsetType = UNSET
+    derivations: tuple[Derivation, ...] | UnsetType = UNSET
+    """Each distinct item's formula with the numbers put in, when asked for by `explain`."""
 
 
 # ---- what an engine's or framework's accounting hands to estimate.assemble ----

@@ -1,7 +1,5 @@
 """Caches and compute buffers of the layers that one llama.cpp device holds."""
 
-from functools import lru_cache
-
 from msgspec import Struct
 
 from tonnage.estimate import caches
@@ -61,7 +59,7 @@ class Shape(Struct, frozen=True, kw_only=True):
         )
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def _cells(shape: Shape) -> int:
     context = llama_cpp_cache.context_cells(context_tokens=shape.context_tokens, padding=shape.padding)
     return llama_cpp_cache.stream_cells(

@@ -6,6 +6,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from tonnage.estimate.identity_cache import results_of_this_thread
 from tonnage.spec.workload import Workload
 
 P = TypeVar("P")
@@ -52,6 +53,8 @@ class Plans(Generic[P]):
         Returns:
             Plan.
         """
+        if results_of_this_thread() is not None:
+            return self._build(workload, *given)
         key = (*self._key(workload), *given)
         kept = self._kept.get(key)
         if kept is None:

@@ -1,7 +1,6 @@
 """What every engine's process has beside its own accounting: a device context, a host, a version that may be unknown."""
 
-from functools import lru_cache
-
+from tonnage.estimate.identity_cache import remembered
 from tonnage.laws import device_context as law
 from tonnage.spec.facts import Gpu
 from tonnage.spec.report import Amount, Finding, Host, MemoryItem
@@ -29,7 +28,7 @@ def device_context(gpu: Gpu | None, *, torch: bool = True) -> MemoryItem:
     return _other(gpu.vendor)
 
 
-@lru_cache(maxsize=512)
+@remembered(512)
 def _cuda(multiprocessors: int, torch: bool) -> MemoryItem:
     bare = law.cuda(multiprocessors=multiprocessors)
     libraries = law.torch_libraries() if torch else 0
@@ -45,7 +44,7 @@ def _cuda(multiprocessors: int, torch: bool) -> MemoryItem:
     )
 
 
-@lru_cache(maxsize=64)
+@remembered(64)
 def _other(vendor: str) -> MemoryItem:
     if vendor == "apple":
         amount = Amount(0, 0, 512 * MiB)

@@ -1,7 +1,5 @@
 """Items of a generate() call: what is resident, what the prefill and a decode step add, what stays behind."""
 
-from functools import lru_cache
-
 from msgspec import structs
 
 from tonnage.estimate import caches
@@ -280,7 +278,7 @@ def left_behind(model: Model, chosen: Settings, part: Resident) -> tuple[MemoryI
     return _left_behind(vocabulary, chosen.batch_size, chosen.execution.element_bytes)
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def _left_behind(vocab_size: int, batch_size: int, element_bytes: int) -> tuple[MemoryItem, ...]:
     small = _item(
         "framework", exactly(_SMALL_BLOCKS), "measured", "laws.allocator.segment", _TABLE, detail="ids and masks"

@@ -1,6 +1,5 @@
 """vLLM's settings for one card: what the caller says, and for the rest what that release does by default."""
 
-from functools import lru_cache
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -255,7 +254,7 @@ class _Reader:
         return _capture_sizes(largest, release.capture_step_above_256)
 
 
-@lru_cache(maxsize=256)
+@remembered(256)
 def _capture_sizes(largest: int, step_above_256: int) -> tuple[int, ...]:
     return cuda_graphs.capture_sizes(largest=largest, step_above_256=step_above_256)
 

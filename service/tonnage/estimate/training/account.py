@@ -1,9 +1,8 @@
 """A training job on its card: context and allocator beside what each stage holds."""
 
-from functools import lru_cache
-
 from msgspec.structs import replace
 
+from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.training import counters
 from tonnage.estimate.training.items import item
 from tonnage.estimate.training.settings import FSDP, Settings
@@ -65,7 +64,7 @@ def _assumed(found: MemoryItem) -> MemoryItem:
     return replace(found, basis="assumed") if found.component in _BY_SHAPE else found
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def _on_card(job: Solved, gpu: Gpu | None) -> Account:
     return Account(
         loads=tuple(_load(job, stage, gpu) for stage in job.stages),
@@ -128,7 +127,7 @@ def _total(moment: Moment) -> int:
     return moment.total
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def _outside(gpu: Gpu | None, eager: bool, several: bool, paged: int) -> tuple[MemoryItem, ...]:
     """What lies outside the allocator: context, communicators, states in unified memory."""
     context = counters.context(gpu, eager=eager)

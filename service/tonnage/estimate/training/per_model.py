@@ -4,6 +4,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from tonnage.estimate.identity_cache import once, results_of_this_thread
+
 M = TypeVar("M")
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -30,6 +32,8 @@ def per_model(
 
         @wraps(function)
         def cached(model: M, /, *args: P.args, **kwargs: P.kwargs) -> R:
+            if (anew := results_of_this_thread()) is not None:
+                return once(anew, function, (model, *args), kwargs)
             key = (id(model), args, tuple(kwargs.values()))
             found = results.get(key)
             if found is None:

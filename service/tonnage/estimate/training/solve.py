@@ -1,10 +1,10 @@
 """A training job before any GPU is named: what each stage's rank holds and when, as items. /fit asks it of many cards."""
 
-from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
 
+from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.training.bands import Band, may_fall_short
 from tonnage.estimate.training.counters import Ratio
 from tonnage.estimate.training.host import host_of
@@ -75,7 +75,7 @@ def solved(workload: Workload) -> Solved:
     return _solved(Asked(workload, workload.training), named_phases(workload))
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def _solved(asked: Asked, named: tuple[str, ...]) -> Solved:
     base, training = standing(asked.workload), asked.workload.training
     assert training is not None  # noqa: S101  (standing refuses a card without it)

@@ -4,12 +4,12 @@ What of a training job neither the length nor the size of its micro-batch change
 Both are remembered: most cards about a model differ in the micro-batch alone.
 """
 
-from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
+from tonnage.estimate.identity_cache import remembered, results_of_this_thread
 from tonnage.estimate.training.bands import Band, allocated_band, may_fall_short
 from tonnage.estimate.training.counters import Ratio, ratio
 from tonnage.estimate.training.findings import findings_of
@@ -132,7 +132,7 @@ def standing(workload: Workload) -> Standing:
     return _standing(Asked(workload, training))
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def _standing(asked: Asked) -> Standing:
     workload = asked.workload
     if not workload.model.known:
@@ -173,7 +173,7 @@ def regime(base: Standing, job: Settings) -> Regime:
         The step's profile, the band, and how the allocator behaves.
     """
     key = (base, job.micro_batch_size, masks_windows(job, base.workload.model), may_fall_short(job))
-    found = _regimes.get(key)
+    found = None if results_of_this_thread() is not None else _regimes.get(key)
     if found is None:
         if len(_regimes) >= KEPT:
             _regimes.pop(next(iter(_regimes)), None)

@@ -1,12 +1,13 @@
 """The candidate points of a step: which of them is the peak, and what is alive there."""
 
-from functools import lru_cache
 from typing import NamedTuple
 
+from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.training.profile import Part, StepProfile
 from tonnage.estimate.training.sharding import Held
 from tonnage.estimate.training.sizes import Rank
 from tonnage.estimate.training.tape import ZERO, Form, plus, times, value
+from tonnage.laws import activations, loss
 
 
 class Moment(NamedTuple):
@@ -114,8 +115,15 @@ def _moment(phase: str, points: tuple[Point, ...], measures: Form, buckets: int)
     return Moment(
         phase=phase,
         name=best.name,
-        activations=max(0, best.tokens * tokens + best.pairs * pairs + best.padded * padded),
-        logits=max(0, best.scored * scored),
+        activations=activations.at_moment(
+            bytes_per_token=best.tokens,
+            tokens=tokens,
+            bytes_per_pair=best.pairs,
+            pairs=pairs,
+            bytes_per_padded_token=best.padded,
+            padded_tokens=padded,
+        ),
+        logits=loss.at_moment(bytes_per_scored_token=best.scored, scored_tokens=scored),
         scratch=best.scratch,
         gradients=best.gradients,
         live=best.live,
@@ -124,7 +132,7 @@ def _moment(phase: str, points: tuple[Point, ...], measures: Form, buckets: int)
     )
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def _course(profile: StepProfile, held: Held, rank: Rank, in_flight: int) -> Course:
     """The points of a step; the batch is not known yet."""
     walk = _Walk(held)

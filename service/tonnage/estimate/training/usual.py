@@ -1,10 +1,9 @@
 """A model of which only the count is known, given the usual shape of that size; and the layers that train in any model."""
 
-from functools import lru_cache
-
 from msgspec.structs import replace
 
 from tonnage.architecture import read_config
+from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.training.per_model import per_model
 from tonnage.spec.model import LayerGroup, Model, Tensor
 
@@ -80,7 +79,7 @@ def scoring_model(model: Model) -> Model:
     )
 
 
-@lru_cache(maxsize=256)
+@remembered(256)
 def _shaped(parameters: int, ranks: int, stages: int) -> Model:
     """12 x width x width per layer; the feed-forward and then the vocabulary take what is left of the count."""
     width = (parameters * WIDTH_PER_LAYER / 12) ** (1 / 3)

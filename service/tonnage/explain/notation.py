@@ -1,0 +1,133 @@
+"""Python expressions of laws as people write them: one line of text, and MathML."""
+
+import ast
+from collections.abc import Callable
+from typing import Any, NamedTuple
+from xml.sax.saxutils import escape
+
+_SUM, _PRODUCT, _ATOM = 1, 2, 3
+_SIGNS: dict[type[ast.operator], tuple[str, int]] = {
+    ast.Add: ("+", _SUM), ast.Sub: ("−", _SUM), ast.Mult: ("×", _PRODUCT),
+}  # fmt: skip
+_PREFIXES = frozenset({"KiB", "MiB", "GiB"})
+_GROUP = "\u202f"
+"""Between groups of three digits: no country takes it for a decimal sign."""
+
+Evaluate = Callable[[ast.expr], Any]
+
+
+class Written(NamedTuple):
+    """An expression, and how tightly it binds."""
+
+    text: str
+    mathml: str
+    binds: int = _ATOM
+
+
+class NotWritten(Exception):
+    """The expression is of a kind that has no place in a formula."""
+
+
+def number(value: Any) -> Written:
+    """A value as it is printed: groups of three digits, sizes never rounded."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return Written(str(value), f"<mtext>{escape(str(value))}</mtext>")
+    digits = f"{value:,}" if isinstance(value, int) else f"{value:,.12g}"
+    bare = Written(digits, f"<mn>{digits.replace(',', _GROUP)}</mn>")
+    return bare if value >= 0 else Written(f"({digits})", f"<mrow><mo>(</mo>{bare.mathml}<mo>)</mo></mrow>")
+
+
+def name(text: str) -> Written:
+    """A quantity by its name, words apart."""
+    words = text.strip("_").replace("_", " ")
+    return Written(words, f"<mtext>{escape(words)}</mtext>")
+
+
+class Writer:
+    """Writes expressions, with names or with the values that stand for them."""
+
+    def __init__(self, value_of: Evaluate, *, names: bool) -> None:
+        self.value_of = value_of
+        self.names = names
+
+    def __call__(self, node: ast.expr) -> Written:  # noqa: PLR0911  (one case for each kind of expression)
+        """One expression."""
+        match node:
+            case ast.Constant():
+                return number(node.value)
+            case ast.Name(id=known) if known in _PREFIXES:
+                return Written(known, f"<mi>{known}</mi>")
+            case ast.Name() | ast.Attribute() | ast.Subscript():
+                return self._quantity(node)
+            case ast.IfExp():
+                return self(node.body if self.value_of(node.test) else node.orelse)
+            case ast.UnaryOp(op=ast.USub(), operand=ast.BinOp(ast.UnaryOp(operand=dividend), ast.FloorDiv(), divisor)):
+                return _between(_fraction(self(dividend), self(divisor)), "⌈", "⌉")
+            case ast.UnaryOp(op=ast.USub()):
+                inside = self._tight(node.operand, _PRODUCT)
+                return Written(f"−{inside.text}", f"<mrow><mo>−</mo>{inside.mathml}</mrow>", _SUM)
+            case ast.BinOp():
+                return self._operation(node)
+            case ast.Call(func=ast.Name(id=function), keywords=[]):
+                return self._applied(function, node)
+            case ast.Call():
+                return self._quantity(node)
+        raise NotWritten(ast.unparse(node))
+
+    def _quantity(self, node: ast.expr) -> Written:
+        if not self.names:
+            return number(self.value_of(node))
+        match node:
+            case (
+                ast.Call(func=ast.Name(id=text) | ast.Attribute(attr=text))
+                | ast.Attribute(attr=text)
+                | ast.Name(id=text)
+            ):
+                return name(text)
+        return name(ast.unparse(node))
+
+    def _operation(self, node: ast.BinOp) -> Written:
+        if isinstance(node.op, ast.Div):
+            return _fraction(self(node.left), self(node.right))
+        if isinstance(node.op, ast.FloorDiv):
+            return _between(_fraction(self(node.left), self(node.right)), "⌊", "⌋")
+        if isinstance(node.op, ast.Pow):
+            base, power = self._tight(node.left, _ATOM), self(node.right)
+            return Written(f"{base.text}^{power.text}", f"<msup>{base.mathml}{power.mathml}</msup>")
+        sign, binds = _SIGNS.get(type(node.op), ("", 0))
+        if not sign:
+            raise NotWritten(ast.unparse(node))
+        left, right = self._tight(node.left, binds), self._tight(node.right, binds + (sign == "−"))
+        return Written(f"{left.text} {sign} {right.text}", f"{left.mathml}<mo>{sign}</mo>{right.mathml}", binds)
+
+    def _tight(self, node: ast.expr, binds: int) -> Written:
+        inside = self(node)
+        return inside if inside.binds >= binds else _between(inside, "(", ")")
+
+    def _applied(self, function: str, node: ast.Call) -> Written:
+        match function, node.args:
+            case "ceil_div", [dividend, divisor]:
+                return _between(_fraction(self(dividend), self(divisor)), "⌈", "⌉")
+            case "round_up", [amount, multiple]:
+                part, whole = _between(_fraction(self(amount), self(multiple)), "⌈", "⌉"), self._tight(multiple, _ATOM)
+                return Written(f"{part.text} × {whole.text}", f"{part.mathml}<mo>×</mo>{whole.mathml}", _PRODUCT)
+            case "int", [ast.expr() as argument]:
+                return _between(self(argument), "⌊", "⌋")
+            case "min" | "max", [_, _, *_]:
+                parts = [self(argument) for argument in node.args]
+                inside = "<mo>,</mo>".join(f"<mrow>{part.mathml}</mrow>" for part in parts)
+                text = f"{function}({', '.join(part.text for part in parts)})"
+                return Written(text, f"<mrow><mi>{function}</mi><mo>(</mo>{inside}<mo>)</mo></mrow>")
+        return self._quantity(node)
+
+
+def _between(inside: Written, opening: str, closing: str) -> Written:
+    body = f"<mrow><mo>{opening}</mo>{inside.mathml}<mo>{closing}</mo></mrow>"
+    return Written(f"{opening}{inside.text}{closing}", body)
+
+
+def _fraction(above: Written, below: Written) -> Written:
+    over = above.text if above.binds > _SUM else f"({above.text})"
+    under = below.text if below.binds == _ATOM else f"({below.text})"
+    body = f"<mfrac><mrow>{above.mathml}</mrow><mrow>{below.mathml}</mrow></mfrac>"
+    return Written(f"{over} / {under}", body, _PRODUCT)
