@@ -7,6 +7,7 @@ as a whole only the sum is certain, whatever its parts are.
 """
 
 from collections.abc import Iterable
+from itertools import chain
 from math import isqrt
 from typing import NamedTuple
 
@@ -47,23 +48,25 @@ def summed(phases: tuple[PhaseItems, ...], claimed: bool) -> Summed:
         Phases with totals, the peak by counter, and what it is without the pool.
     """
     totals = []
-    beside, without = [], []
+    beside: list[tuple[int, int]] = []
+    without: list[tuple[int, Amount]] = []
     for place, phase in enumerate(phases):
         items = phase.items
         if claimed and _has_pool(items):
-            counters, rest = _around_pool(items)
-            beside.append((place, rest))
+            counters, pool = _sums(items, around_pool=True)
+            beside.append((place, counters.device.expected - pool))
         else:
-            counters = total(items)
+            counters, _ = _sums(items, around_pool=False)
             without.append((place, counters.device))
         totals.append(Phase(phase=phase.phase, total=counters, items=items))
+    largest = max(beside, key=_there, default=None)
     return Summed(
         phases=tuple(totals),
         worst=max(totals, key=_device_expected),
-        allocated=max((p.total.allocated for p in totals), key=_expected),
-        reserved=max((p.total.reserved for p in totals), key=_expected),
+        allocated=max([p.total.allocated for p in totals], key=_expected),
+        reserved=max([p.total.reserved for p in totals], key=_expected),
         items=largest_items(totals),
-        beside_pool=max(beside, key=_expected_there, default=None),
+        beside_pool=None if largest is None else (largest[0], _beside_pool(phases[largest[0]].items)),
         without_pool=max(without, key=_expected_there, default=None),
     )
 
@@ -101,50 +104,36 @@ def total(items: Iterable[MemoryItem], *, claimed: bool = False) -> Counters:
     Returns:
         Allocated, reserved and device totals; bands combine as independent ones do.
     """
-    if claimed:
-        return _around_pool(items)[0]
-    allocated = reserved = device = 0
+    return _sums(items, around_pool=claimed)[0]
+
+
+def _sums(items: Iterable[MemoryItem], *, around_pool: bool) -> tuple[Counters, int]:
+    """
+    Totals of a moment, and the claimed pool in it.
+
+    Args:
+        items: Items alive together.
+        around_pool: A claimed pool is among them: its budget has no band of its own.
+
+    Returns:
+        Totals by counter; size of the pool. [bytes]
+    """
+    allocated = reserved = device = pool = 0
     below = reserved_below = device_below = above = reserved_above = device_above = 0
     for item in items:
         amount, counter = item.bytes, item.counter
         expected = amount.expected
-        under, over = expected - amount.low, amount.high - expected
-        if counter == "allocated":
-            allocated += expected
-            below += under * under
-            above += over * over
-        elif counter == "reserved":
-            reserved += expected
-            reserved_below += under * under
-            reserved_above += over * over
-        else:
-            device += expected
-            device_below += under * under
-            device_above += over * over
-    return _nested(
-        (allocated, below, above), (reserved, reserved_below, reserved_above), (device, device_below, device_above)
-    )
-
-
-def _around_pool(items: Iterable[MemoryItem]) -> tuple[Counters, Amount]:
-    """Totals of a moment with a claimed pool, whose budget has no band of its own; and the device total without the pool."""
-    allocated = reserved = device = pool = 0
-    below = reserved_below = device_below = inside_below = above = reserved_above = device_above = inside_above = 0
-    for item in items:
-        amount, counter = item.bytes, item.counter
-        expected = amount.expected
-        under, over = expected - amount.low, amount.high - expected
-        if item.inside_budget:
+        if around_pool and item.inside_budget:
+            under = over = 0
             if item.component == "kv_cache":
                 pool += expected
-            else:
-                inside_below += under * under
-                inside_above += over * over
-            under = over = 0
+        else:
+            under, over = expected - amount.low, amount.high - expected
         if counter == "allocated":
             allocated += expected
-            below += under * under
-            above += over * over
+            if under or over:
+                below += under * under
+                above += over * over
         elif counter == "reserved":
             reserved += expected
             reserved_below += under * under
@@ -156,12 +145,21 @@ def _around_pool(items: Iterable[MemoryItem]) -> tuple[Counters, Amount]:
     counters = _nested(
         (allocated, below, above), (reserved, reserved_below, reserved_above), (device, device_below, device_above)
     )
-    rest = banded(
-        allocated + reserved + device - pool,
-        below + reserved_below + device_below + inside_below,
-        above + reserved_above + device_above + inside_above,
-    )
-    return counters, rest
+    return counters, pool
+
+
+def _beside_pool(items: Iterable[MemoryItem]) -> Amount:
+    """Device total of a moment without its claimed pool, every item with its own band. [bytes]"""
+    size = below = above = 0
+    for item in items:
+        if item.inside_budget and item.component == "kv_cache":
+            continue
+        amount = item.bytes
+        expected = amount.expected
+        size += expected
+        below += (expected - amount.low) ** 2
+        above += (amount.high - expected) ** 2
+    return banded(size, below, above)
 
 
 def _nested(allocated: Sum, reserved: Sum, device: Sum) -> Counters:
@@ -178,17 +176,26 @@ def _nested(allocated: Sum, reserved: Sum, device: Sum) -> Counters:
 
 def largest_items(phases: Iterable[Phase]) -> tuple[MemoryItem, ...]:
     """Each component's largest item over the phases; of one component all items of its largest phase."""
-    largest: dict[str, int] = {}
-    holders: dict[str, Phase] = {}
+    held: dict[str, MemoryItem] = {}
+    parts: dict[str, list[MemoryItem]] = {}
     for phase in phases:
-        sizes: dict[str, int] = {}
+        new, other = set(), {}
         for item in phase.items:
             component = item.component
-            sizes[component] = sizes.get(component, 0) + item.bytes.expected
-        for component, size in sizes.items():
-            if component not in largest or size > largest[component]:
-                largest[component], holders[component] = size, phase
-    return tuple(item for name, phase in holders.items() for item in phase.items if item.component == name)
+            if component not in held:
+                held[component] = item
+                new.add(component)
+            elif held[component] is not item:
+                other[component] = True
+        for component in other:
+            these = [item for item in phase.items if item.component == component]
+            if component in new or _size(these) > _size(parts.get(component, [held[component]])):
+                held[component], parts[component] = these[0], these
+    return tuple(chain.from_iterable([parts.get(component, (item,)) for component, item in held.items()]))
+
+
+def _size(items: Iterable[MemoryItem]) -> int:
+    return sum([item.bytes.expected for item in items])
 
 
 def joined(rest: Amount, demand: Amount) -> Amount:
@@ -202,12 +209,17 @@ def banded(expected: int, below_squared: int, above_squared: int) -> Amount:
     """Amount of a sum and the squares of its half-widths. [bytes]"""
     if not below_squared and not above_squared:
         return Amount(expected, expected, expected)
-    low = expected - isqrt(below_squared)
-    return Amount(low if low > 0 else 0, expected, expected + isqrt(above_squared))
+    below = isqrt(below_squared)
+    above = below if above_squared == below_squared else isqrt(above_squared)
+    return Amount(expected - below if expected > below else 0, expected, expected + above)
 
 
 def _has_pool(items: Iterable[MemoryItem]) -> bool:
-    return any([item.inside_budget and item.component == "kv_cache" for item in items])  # noqa: C419  (a list is faster for so few)
+    return "kv_cache" in [item.component for item in items if item.inside_budget]
+
+
+def _there(placed: tuple[int, int]) -> int:
+    return placed[1]
 
 
 def _expected(amount: Amount) -> int:

@@ -17,7 +17,7 @@ PhaseName = Literal[
 VERDICT_ORDER: dict[Verdict, int] = {"met": 0, "needs_confirmation": 1, "excluded": 2}
 
 
-class Amount(Struct, frozen=True):
+class Amount(Struct, frozen=True, gc=False):
     """A 95 % band in bytes: `low <= expected <= high`."""
 
     low: Bytes
@@ -50,7 +50,7 @@ def within(amount: int, below: float, above: float | None = None) -> Amount:
     return Amount(amount - int(amount * below), amount, amount + int(amount * above))
 
 
-class MemoryItem(Struct, frozen=True, kw_only=True):
+class MemoryItem(Struct, frozen=True, gc=False, kw_only=True):
     """One term of the account: how many bytes, known how, by which law, from which source."""
 
     component: str
@@ -66,7 +66,7 @@ class MemoryItem(Struct, frozen=True, kw_only=True):
     add up to the claim whatever each one is, so assemble gives that sum no band of its own."""
 
 
-class Counters(Struct, frozen=True):
+class Counters(Struct, frozen=True, gc=False):
     """The same moment by three counters: tensors in use, allocator's pool, what nvidia-smi shows."""
 
     allocated: Amount
@@ -74,7 +74,7 @@ class Counters(Struct, frozen=True):
     device: Amount
 
 
-class Phase(Struct, frozen=True, kw_only=True):
+class Phase(Struct, frozen=True, gc=False, kw_only=True):
     """One phase of one GPU. Items add up to the totals; items of different phases are never added."""
 
     phase: PhaseName
@@ -82,7 +82,7 @@ class Phase(Struct, frozen=True, kw_only=True):
     items: tuple[MemoryItem, ...]
 
 
-class Peak(Struct, frozen=True, kw_only=True):
+class Peak(Struct, frozen=True, gc=False, kw_only=True):
     """The worst moment of one GPU by counter."""
 
     phase: PhaseName
@@ -92,7 +92,7 @@ class Peak(Struct, frozen=True, kw_only=True):
     device: Amount
 
 
-class GpuReport(Struct, frozen=True, kw_only=True):
+class GpuReport(Struct, frozen=True, gc=False, kw_only=True):
     """One distinct load and the ranks that carry it."""
 
     ranks: tuple[int, ...]
@@ -102,7 +102,7 @@ class GpuReport(Struct, frozen=True, kw_only=True):
     phases: tuple[Phase, ...]
 
 
-class CapacityTokens(Struct, frozen=True):
+class CapacityTokens(Struct, frozen=True, gc=False):
     """Tokens the pool holds, as the engine prints them. [tokens]"""
 
     low: int
@@ -110,7 +110,7 @@ class CapacityTokens(Struct, frozen=True):
     high: int
 
 
-class KvCache(Struct, frozen=True, kw_only=True):
+class KvCache(Struct, frozen=True, gc=False, kw_only=True):
     """What the caches cost and hold on one GPU."""
 
     bytes_per_token: int
@@ -126,7 +126,7 @@ class KvCache(Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
-class Capacity(Struct, frozen=True, kw_only=True):
+class Capacity(Struct, frozen=True, gc=False, kw_only=True):
     """What the card holds: as sold and as the allocator can have."""
 
     nominal_bytes: int
@@ -135,7 +135,7 @@ class Capacity(Struct, frozen=True, kw_only=True):
     confidence: str = "reported"
 
 
-class Host(Struct, frozen=True, kw_only=True):
+class Host(Struct, frozen=True, gc=False, kw_only=True):
     """What the machine around the GPUs needs."""
 
     memory: Amount
@@ -144,7 +144,7 @@ class Host(Struct, frozen=True, kw_only=True):
     items: tuple[MemoryItem, ...] = ()
 
 
-class Assumption(Struct, frozen=True):
+class Assumption(Struct, frozen=True, gc=False):
     """A field the card left open and the value the engine's or framework's own default gives it."""
 
     field: str
@@ -152,7 +152,7 @@ class Assumption(Struct, frozen=True):
     why: str
 
 
-class Finding(Struct, frozen=True, kw_only=True):
+class Finding(Struct, frozen=True, gc=False, kw_only=True):
     """One reason that decides the verdict beside plain capacity."""
 
     status: Verdict
@@ -259,7 +259,7 @@ class Versions(Struct, frozen=True, kw_only=True):
     method: str
 
 
-class Estimate(Struct, frozen=True, kw_only=True):
+class Estimate(Struct, frozen=True, gc=False, kw_only=True):
     """The answer of /estimate."""
 
     model: ModelReport
@@ -291,7 +291,7 @@ class Estimate(Struct, frozen=True, kw_only=True):
 # ---- what an engine's or framework's accounting hands to estimate.assemble ----
 
 
-class PhaseItems(Struct, frozen=True):
+class PhaseItems(Struct, frozen=True, gc=False):
     """The items alive at the worst moment of one phase on one GPU."""
 
     __hash__ = object.__hash__  # its totals are remembered by identity: accounts that share it share them
@@ -300,7 +300,7 @@ class PhaseItems(Struct, frozen=True):
     items: tuple[MemoryItem, ...]
 
 
-class GpuLoad(Struct, frozen=True, kw_only=True):
+class GpuLoad(Struct, frozen=True, gc=False, kw_only=True):
     """One distinct load of a placement."""
 
     ranks: tuple[int, ...]
@@ -314,7 +314,7 @@ class GpuLoad(Struct, frozen=True, kw_only=True):
     None: the pool is the demand (engines that allocate as needed, training)."""
 
 
-class Account(Struct, frozen=True, kw_only=True):
+class Account(Struct, frozen=True, gc=False, kw_only=True):
     """What one engine or framework makes of a workload, before capacity is looked at."""
 
     loads: tuple[GpuLoad, ...]
