@@ -7,7 +7,6 @@ as a whole only the sum is certain, whatever its parts are.
 """
 
 from collections.abc import Iterable
-from itertools import chain
 from math import isqrt
 from typing import NamedTuple
 
@@ -176,26 +175,17 @@ def _nested(allocated: Sum, reserved: Sum, device: Sum) -> Counters:
 
 def largest_items(phases: Iterable[Phase]) -> tuple[MemoryItem, ...]:
     """Each component's largest item over the phases; of one component all items of its largest phase."""
-    held: dict[str, MemoryItem] = {}
-    parts: dict[str, list[MemoryItem]] = {}
+    largest: dict[str, int] = {}
+    held: dict[str, tuple[MemoryItem, ...]] = {}
     for phase in phases:
-        new, other = set(), {}
+        sizes: dict[str, int] = {}
         for item in phase.items:
             component = item.component
-            if component not in held:
-                held[component] = item
-                new.add(component)
-            elif held[component] is not item:
-                other[component] = True
-        for component in other:
-            these = [item for item in phase.items if item.component == component]
-            if component in new or _size(these) > _size(parts.get(component, [held[component]])):
-                held[component], parts[component] = these[0], these
-    return tuple(chain.from_iterable([parts.get(component, (item,)) for component, item in held.items()]))
-
-
-def _size(items: Iterable[MemoryItem]) -> int:
-    return sum([item.bytes.expected for item in items])
+            sizes[component] = sizes.get(component, 0) + item.bytes.expected
+        for component, size in sizes.items():
+            if component not in held or size > largest[component]:
+                largest[component], held[component] = size, phase.items
+    return tuple([item for component, items in held.items() for item in items if item.component == component])
 
 
 def joined(rest: Amount, demand: Amount) -> Amount:
