@@ -22,8 +22,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import msgspec  # noqa: E402
-
 from benchmarks import cards  # noqa: E402
+
 from tonnage import evidence, fit  # noqa: E402
 from tonnage.catalog import load_catalog, resolve  # noqa: E402
 from tonnage.estimate.assemble import account_of, assemble  # noqa: E402

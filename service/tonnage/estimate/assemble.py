@@ -10,7 +10,7 @@ from tonnage.estimate.accounts import account_of
 from tonnage.estimate.identity import digest, model_report, versions
 from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.rules import rules_of_thumb
-from tonnage.estimate.totals import Sum, Summed, banded, joined, largest_items, needed, summed, total
+from tonnage.estimate.totals import Summed, device_peak, largest_items, needed, summed, total
 from tonnage.spec.card import Measurement
 from tonnage.spec.facts import Gpu
 from tonnage.spec.report import (
@@ -99,54 +99,12 @@ def screen(workload: Workload, account: Account) -> Screening:
 
 def _device_peak(load: GpuLoad, claimed: bool) -> tuple[Amount, Amount]:
     """Device total of the worst phase, and of the worst with the claimed pool replaced by the demand."""
-    demand = load.demand_kv if claimed else None
-    worst = without = (-1, 0, 0)
-    largest, needs_demand = -1, False
-    for phase in load.phases:
-        at, rest = _device_sums(phase.items, claimed)
-        if at[0] > worst[0]:
-            worst = at
-        if demand is not None:
-            size = at[0] if rest is None else rest[0] + demand.expected
-            if size > largest:
-                largest, without, needs_demand = size, rest or at, rest is not None
-    peak = banded(*worst)
+    found = device_peak(load.phases, claimed)
     if load.needed is not None:
-        return peak, load.needed
-    if demand is None:
-        return peak, peak
-    return peak, joined(banded(*without), demand) if needs_demand else banded(*without)
-
-
-def _device_sums(items: tuple[MemoryItem, ...], claimed: bool) -> tuple[Sum, Sum | None]:
-    """
-    Sums of a phase over all counters.
-
-    Returns:
-        With the band of a claimed pool (inside its budget only the sum is certain), and without the pool where there is one.
-    """
-    size = pool = below = above = inside_below = inside_above = pool_below = pool_above = 0
-    has_pool = False
-    for item in items:
-        amount = item.bytes
-        expected = amount.expected
-        size += expected
-        under, over = expected - amount.low, amount.high - expected
-        if not item.inside_budget:
-            if under or over:
-                below += under * under
-                above += over * over
-        elif item.component == "kv_cache":
-            has_pool = True
-            pool += expected
-            pool_below += under * under
-            pool_above += over * over
-        elif under or over:
-            inside_below += under * under
-            inside_above += over * over
-    if claimed and has_pool:
-        return (size, below, above), (size - pool, below + inside_below, above + inside_above)
-    return (size, below + inside_below + pool_below, above + inside_above + pool_above), None
+        return found.device, load.needed
+    if load.demand_kv is None or not claimed:
+        return found.device, found.device
+    return found.device, needed(found, load.demand_kv)
 
 
 def verdict(judged: Screening | Judgement, usable: int, findings: tuple[Finding, ...]) -> Verdict:
@@ -214,7 +172,7 @@ def _needed(load: GpuLoad, found: Summed, claimed: bool) -> Amount:
     """Device peak with the claimed pool replaced by what the demand needs of it."""
     if load.needed is not None:
         return load.needed
-    return found.worst.total.device if load.demand_kv is None or not claimed else needed(found, load.demand_kv)
+    return found.device if load.demand_kv is None or not claimed else needed(found, load.demand_kv)
 
 
 def _capacity(workload: Workload) -> Capacity | None:

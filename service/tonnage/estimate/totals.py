@@ -33,6 +33,19 @@ class Summed(NamedTuple):
     without_pool: tuple[int, Amount] | None
     """Of the phases without one the largest: its place, and its device total."""
 
+    @property
+    def device(self) -> Amount:
+        """Largest device total. [bytes]"""
+        return self.worst.total.device
+
+
+class DevicePeak(NamedTuple):
+    """The same by the device counter alone, for comparing many layouts."""
+
+    device: Amount
+    beside_pool: tuple[int, Amount] | None
+    without_pool: tuple[int, Amount] | None
+
 
 @remembered(1024)
 def summed(phases: tuple[PhaseItems, ...], claimed: bool) -> Summed:
@@ -70,7 +83,67 @@ def summed(phases: tuple[PhaseItems, ...], claimed: bool) -> Summed:
     )
 
 
-def needed(found: Summed, demand: Amount) -> Amount:
+@remembered(4096)
+def device_peak(phases: tuple[PhaseItems, ...], claimed: bool) -> DevicePeak:
+    """
+    What `summed` finds for the device counter.
+
+    Args:
+        phases: Items by phase.
+        claimed: The engine claims a pool.
+
+    Returns:
+        The peak, and what it is without the pool.
+    """
+    peak, beside, without = (-1, 0, 0), (-1, 0, 0), (-1, 0, 0)
+    beside_place = without_place = -1
+    for place, phase in enumerate(phases):
+        at, rest = _device_sums(phase.items, claimed)
+        if at[0] > peak[0]:
+            peak = at
+        if rest is None and at[0] > without[0]:
+            without_place, without = place, at
+        elif rest is not None and rest[0] > beside[0]:
+            beside_place, beside = place, rest
+    return DevicePeak(
+        banded(*peak),
+        None if beside_place < 0 else (beside_place, banded(*beside)),
+        None if without_place < 0 else (without_place, banded(*without)),
+    )
+
+
+def _device_sums(items: Iterable[MemoryItem], claimed: bool) -> tuple[Sum, Sum | None]:
+    """
+    Sums of a phase over all counters.
+
+    Returns:
+        With the band of a claimed pool (inside its budget only the sum is certain), and without the pool where there is one.
+    """
+    size = pool = below = above = inside_below = inside_above = pool_below = pool_above = 0
+    has_pool = False
+    for item in items:
+        amount = item.bytes
+        expected = amount.expected
+        size += expected
+        under, over = expected - amount.low, amount.high - expected
+        if not item.inside_budget:
+            if under or over:
+                below += under * under
+                above += over * over
+        elif item.component == "kv_cache":
+            has_pool = True
+            pool += expected
+            pool_below += under * under
+            pool_above += over * over
+        elif under or over:
+            inside_below += under * under
+            inside_above += over * over
+    if claimed and has_pool:
+        return (size, below, above), (size - pool, below + inside_below, above + inside_above)
+    return (size, below + inside_below + pool_below, above + inside_above + pool_above), None
+
+
+def needed(found: Summed | DevicePeak, demand: Amount) -> Amount:
     """
     Device peak with the claimed pool replaced by what the demand needs of it.
 
@@ -82,7 +155,7 @@ def needed(found: Summed, demand: Amount) -> Amount:
         Device memory that the load needs. [bytes]
     """
     if found.beside_pool is None:
-        return found.worst.total.device
+        return found.device
     place, rest = found.beside_pool
     if found.without_pool is not None:
         other_place, other = found.without_pool

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from tonnage.catalog import Catalog
 from tonnage.catalog.gpus import find_gpu
 from tonnage.errors import UnknownName
+from tonnage.estimate.identity_cache import remembered
 from tonnage.fit.need import Need
 from tonnage.spec.facts import Gpu, Offer, Package
 from tonnage.spec.fit import InlineSku, OfferScope
@@ -71,12 +72,17 @@ def orders(package: Package, gpu: Gpu, need: Need) -> Iterator[Order]:
 
 def exposed(package: Package, gpu: Gpu) -> Gpu:
     """The GPU as the package exposes it."""
-    if package.gpu_memory_usable_bytes is not None:
-        return replace(gpu, memory_usable_bytes=package.gpu_memory_usable_bytes, memory_usable_expected_bytes=None)
-    if package.gpu_share is None:
-        return gpu
-    usable = int(gpu.memory_usable_bytes * package.gpu_share)
-    return replace(gpu, memory_usable_bytes=usable, memory_usable_expected_bytes=None, usable_confidence="estimated")
+    usable, share = package.gpu_memory_usable_bytes, package.gpu_share
+    return gpu if usable is None and share is None else _exposed(gpu, usable, share)
+
+
+@remembered(1024)
+def _exposed(gpu: Gpu, usable: int | None, share: float | None) -> Gpu:
+    """One object for all packages that expose it so: what is remembered of a GPU is found by identity."""
+    if usable is not None:
+        return replace(gpu, memory_usable_bytes=usable, memory_usable_expected_bytes=None)
+    part = int(gpu.memory_usable_bytes * (share or 1))
+    return replace(gpu, memory_usable_bytes=part, memory_usable_expected_bytes=None, usable_confidence="estimated")
 
 
 def newest_price(packages: Iterable[Package]) -> str | None:
