@@ -70,6 +70,22 @@ def heldout_training_cases() -> Iterator[tuple[str, dict[str, Any]]]:
         yield case["request"]["training"]["framework"], case | {"measured": peak}
 
 
+def heldout_training_decisions() -> list[dict[str, Any]]:
+    """Reports of fine-tuning runs that fitted or ran out of memory, collected after the laws were written."""
+    found: list[dict[str, Any]] = json.loads((HERE / "heldout_training_decisions.json").read_text())["reports"]
+    return found
+
+
+def heldout_training_first_verdicts() -> dict[str, str]:
+    """Verdict of the first version that saw each of those reports."""
+    return {name: verdict for batch in _first_training_batches() for name, verdict in batch["verdicts"].items()}
+
+
+def _first_training_batches() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((HERE / "heldout_training_first_score.json").read_text())["batches"]
+    return found
+
+
 def heldout_training_limits() -> dict[str, Any]:
     """Errors of held-out training runs that may not grow, by group, and the runs known to lie outside their band."""
     found: dict[str, Any] = tomllib.loads((HERE / "heldout_training_limits.toml").read_text())
@@ -78,8 +94,7 @@ def heldout_training_limits() -> dict[str, Any]:
 
 def heldout_training_first_score() -> Iterator[tuple[dict[str, Any], "Row"]]:
     """Held-out training runs with the answer of the first version that saw them: not what today's answer is."""
-    first = json.loads((HERE / "heldout_training_first_score.json").read_text())
-    answers = {name: band for batch in first["batches"] for name, band in batch["answers"].items()}
+    answers = {name: band for batch in _first_training_batches() for name, band in batch["answers"].items()}
     for framework, case in heldout_training_cases():
         ((term, measured),) = case["measured"].items()
         low, expected, high, peak = answers[case["id"]]

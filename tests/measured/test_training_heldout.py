@@ -6,11 +6,13 @@ import comparison
 import msgspec
 import pytest
 
+from tonnage import evidence
 from tonnage.catalog import load_catalog, resolve
 from tonnage.estimate import estimate
 from tonnage.spec.card import SizingCard
 
 LIMITS = comparison.heldout_training_limits()
+REPORTS = comparison.heldout_training_decisions()
 
 
 @cache
@@ -28,6 +30,11 @@ def rows():
     return found
 
 
+@cache
+def verdicts():
+    return {r["id"]: evidence.estimate(catalog(), msgspec.convert(r["request"], SizingCard)).verdict for r in REPORTS}
+
+
 def test_every_run_is_compared():
     assert len(list(comparison.heldout_training_cases())) == len(rows())
 
@@ -42,6 +49,22 @@ def test_every_run_has_a_first_score():
     scored = {case["id"] for case, _ in comparison.heldout_training_first_score()}
 
     assert scored == {case["id"] for case, _ in rows()}
+
+
+def test_every_report_has_a_first_verdict():
+    assert set(comparison.heldout_training_first_verdicts()) == {r["id"] for r in REPORTS}
+
+
+def test_reports_judged_wrong_are_among_the_recorded_ones():
+    wrong = {r["id"] for r in REPORTS if verdicts()[r["id"]] not in r["accept"]}
+
+    assert wrong <= set(LIMITS["misjudged"])
+
+
+def test_reports_that_are_decided_rightly_stay_so():
+    right = {"fits": "met", "oom": "excluded"}
+
+    assert LIMITS["decided"] <= sum(verdicts()[r["id"]] == right[r["outcome"]] for r in REPORTS)
 
 
 def test_runs_outside_their_band_are_among_the_recorded_ones():
