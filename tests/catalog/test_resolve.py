@@ -316,6 +316,13 @@ def test_a_version_falls_in_the_release_that_began_before_it(catalog):
     assert (second, True) == pick_release(profile.releases, second.since_date)
 
 
+def test_a_version_without_its_patch_is_the_last_of_its_line():
+    releases = load_catalog().engines.get("vllm").releases
+
+    assert "0.7.3" == pick_release(releases, "0.7")[0].since
+    assert "0.7.0" == pick_release(releases, "0.7.0")[0].since
+
+
 @pytest.mark.parametrize("size", ["6G", "6 gigs"])
 def test_a_size_without_a_unit_of_its_own_never_reaches_resolution(size):
     with pytest.raises(msgspec.ValidationError):

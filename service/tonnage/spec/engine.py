@@ -65,6 +65,8 @@ def _completed(before: dict[str, Any], table: dict[str, Any]) -> dict[str, Any]:
     return {**before, **table, **nested}
 
 
+_LAST = 1_000_000
+"""Patch of a version without one: "0.7" is the last of its line, as "2024-09" is the end of that month."""
 _DATE = re.compile(r"20\d\d(-\d\d){0,2}")
 
 
@@ -100,7 +102,7 @@ def pick_release(
         known = known_until_date is None or version <= known_until_date
     else:
         key = version_key(version)
-        first = key + (0,) * (3 - len(key))  # "0.7" is 0.7.0
+        first = key + (_LAST,) * (3 - len(key))
         fitting = [r for r in releases if not key or version_key(r.since) <= first]
         known = bool(key) and (known_until is None or not is_newer(key, version_key(known_until)))
     return (fitting[-1], known) if fitting else (releases[0], False)

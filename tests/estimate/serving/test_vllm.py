@@ -321,6 +321,40 @@ def test_the_prefix_cache_of_hybrid_models_is_off_before_0_26_unless_asked_for(v
     assert pytest.approx(208 / (84 + 3 * states), abs=0.005) == found.kv_cache.max_concurrency
 
 
+@pytest.mark.parametrize(
+    ("version", "per_token"),
+    [
+        # 27 layers, 8 of 16 heads on the rank, keys and values of 256, of 192, then the latent of 512 + 64
+        ("0.6.3", 27 * 8 * 2 * 256 * 2),
+        ("0.7.0", 27 * 8 * 2 * 192 * 2),
+        ("0.7.1", 27 * 576 * 2),
+    ],
+)
+def test_before_0_7_1_mla_layers_cache_every_head(version, per_token):
+    request = {
+        "model": "deepseek-ai/DeepSeek-Coder-V2-Lite-Instruct",
+        "serving": {"engine": "vllm", "engine_version": version, "max_model_len": 4096},
+        "placement": {"gpu": "l40", "tensor_parallel_size": 2},
+    }
+    found = account(resolve(catalog(), msgspec.convert(request, SizingCard)))
+
+    assert per_token == found.kv_cache.bytes_per_token
+
+
+@pytest.mark.parametrize("seqs", [64, 250])
+def test_the_v0_engine_keeps_the_states_of_all_requests_beside_its_pool(seqs):
+    request = {
+        "model": "nvidia/NVIDIA-Nemotron-Nano-9B-v2",
+        "serving": {"engine": "vllm", "engine_version": "0.10.1", "max_num_seqs": seqs},
+        "placement": {"gpu": "h100-sxm"},
+    }
+    found = account(resolve(catalog(), msgspec.convert(request, SizingCard)))
+    captured = -(-seqs // 8) * 8
+
+    assert captured * found.kv_cache.state_bytes_per_sequence == expected(found, "kv_allocation", "recurrent_state")
+    assert 4 * 2 * 2 * 8 * 128 == found.kv_cache.bytes_per_token
+
+
 def test_decoding_adds_the_logits_of_every_request():
     found = answer({"max_num_seqs": 64})
 

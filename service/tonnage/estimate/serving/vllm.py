@@ -32,6 +32,8 @@ _WEIGHT_BANDS = {"plain": 0.003, "fp8": 0.006, "int8": 0.006, "mxfp4": 0.01}
 _WEIGHT_BAND = 0.02
 _COUNT_BAND = 0.1
 _LATENT_ALIGN = 64
+_MLA_HEADS = {"latent": None, "heads": 0, "heads_of_256": 256}
+"""Width of cached heads by what a release caches of MLA layers; None: latents. [elements]"""
 
 
 class RankAccount(Struct, frozen=True, kw_only=True):
@@ -43,6 +45,8 @@ class RankAccount(Struct, frozen=True, kw_only=True):
     buffers: int
     lora: int
     draft: int
+    states: int
+    """Recurrent states that the engine keeps beside its pool, for every request that may run. [bytes]"""
     offloaded: int
     peak: Peak
     outside: Outside
@@ -164,8 +168,8 @@ def _frame(workload: Workload, _reach: int | None) -> Frame:
     total = total_memory(workload.gpu)
     drafted = draft(workload, chosen.kv_formats, chosen.dtype)
     beside = outside(workload.model, chosen, workload.placement)
-    ranks = _ranks(Common(workload, chosen, loaded, kernel, experts, beside, total, drafted))
     cut = _layout(workload, chosen, loaded.stages, drafted)
+    ranks = _ranks(Common(workload, chosen, loaded, kernel, experts, beside, total, drafted, _states(cut, chosen)))
     blocks = _blocks(ranks, cut) if total is not None else None
     phases: tuple[tuple[PhaseItems, ...], ...] = ()
     if blocks is not None:
@@ -218,6 +222,8 @@ class Common(NamedTuple):
     beside: Outside
     total: Amount | None
     drafted: Draft
+    states: tuple[int, ...]
+    """Recurrent states beside the pool, by stage. [bytes]"""
 
 
 def _ranks(common: Common) -> tuple[RankAccount, ...]:
@@ -246,7 +252,8 @@ def _stage_ranks(common: Common, stage: StageWeights) -> Iterator[RankAccount]:
         )
         profiled = peak(workload.model, shape, chosen, place, kernel)
         drafted = common.drafted.weights if last else 0
-        stored = beside_weights + slots + drafted
+        states = common.states[stage.stage]
+        stored = beside_weights + slots + drafted + states
         yield RankAccount(
             stage=stage.stage,
             ranks=ranks,
@@ -254,6 +261,7 @@ def _stage_ranks(common: Common, stage: StageWeights) -> Iterator[RankAccount]:
             buffers=beside_weights,
             lora=slots,
             draft=drafted,
+            states=states,
             offloaded=offloaded,
             peak=profiled,
             outside=common.beside,
@@ -360,9 +368,23 @@ def _layout(workload: Workload, chosen: Settings, stages: tuple[StageWeights, ..
         align=_LATENT_ALIGN if traits(model).mla else chosen.release.block_size,
         every_state=chosen.every_state,
         mla_row_multiple=chosen.release.mla_row_multiple if chosen.legacy else 1,
+        mla_head_width=_MLA_HEADS[chosen.release.mla_cache],
+        states_apart=chosen.legacy,
         draft_layers=drafted.layers,
         draft_token_bytes=drafted.layer_token_bytes,
     )
+
+
+def _states(cut: Layout, chosen: Settings) -> tuple[int, ...]:
+    """Recurrent states beside the pool by stage: of as many requests as run or are captured at once. [bytes]"""
+    if not cut.states_apart:
+        return (0,) * len(cut.state_bytes)
+    requests = (
+        chosen.max_num_seqs
+        if chosen.eager
+        else next((size for size in chosen.captures if size >= chosen.max_num_seqs), chosen.max_num_seqs)
+    )
+    return tuple(size * requests for size in cut.state_bytes)
 
 
 def _blocks(ranks: tuple[RankAccount, ...], cut: Layout) -> Amount:

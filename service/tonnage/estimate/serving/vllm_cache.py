@@ -86,6 +86,8 @@ class Layout(Struct, frozen=True, kw_only=True):
     """Cache of one token by stage, windows not full. [bytes/token]"""
     state_bytes: tuple[int, ...]
     """Recurrent state of one sequence by stage. [bytes]"""
+    states_apart: bool = False
+    """Recurrent states are kept beside the pool, for as many requests as may run."""
     printed_weights: tuple[int, ...] = ()
     """Bytes of each class by which the log weighs its blocks; none where it counts blocks. [bytes]"""
 
@@ -97,7 +99,7 @@ class Layout(Struct, frozen=True, kw_only=True):
     @property
     def recurrent_groups(self) -> int:
         """Groups of recurrent layers. [unitless]"""
-        if not any(self.state_bytes):
+        if self.states_apart or not any(self.state_bytes):
             return 0
         return sum(n for c, n in zip(self.classes, self.groups, strict=True) if c.kind == "recurrent")
 
@@ -142,6 +144,8 @@ def layout(
     align: int,
     every_state: bool = False,
     mla_row_multiple: int = 1,
+    mla_head_width: int | None = None,
+    states_apart: bool = False,
     draft_layers: int = 0,
     draft_token_bytes: int = 0,
 ) -> Layout:
@@ -160,6 +164,8 @@ def layout(
         align: Block alignment of the attention kernel beside recurrent layers. [tokens]
         every_state: The prefix cache keeps a recurrent state for every block.
         mla_row_multiple: A token's latent is padded to a multiple of this. [bytes]
+        mla_head_width: Width of every head's key and value where latents are not cached; 0: that of keys. [elements]
+        states_apart: Recurrent states have a place of their own, beside the pool.
         draft_layers: Layers of a draft, cached beside the model's on the last stage. [layers]
         draft_token_bytes: Cache of one token in one of them. [bytes/token]
 
@@ -168,8 +174,11 @@ def layout(
     """
     found: dict[CacheClass, list[int]] = {}
     for group, _ in decoder_groups(model):
-        for cached in _classes_of(model, group.layer, (k_format, v_format), tensor_parallel_size, element_bytes):
+        for cached in _classes_of(
+            model, group.layer, (k_format, v_format), tensor_parallel_size, element_bytes, mla_head_width=mla_head_width
+        ):
             found.setdefault(_padded(cached, mla_row_multiple), []).extend(group.indices)
+    apart = _without_states(found) if states_apart else {}
     drafted = tuple(range(model.num_hidden_layers, model.num_hidden_layers + draft_layers))
     if drafted and draft_token_bytes:
         found.setdefault(CacheClass(kind="full", token_bytes=draft_token_bytes), []).extend(drafted)
@@ -186,7 +195,8 @@ def layout(
     )
     held = (*(stage.layers for stage in stages[:-1]), stages[-1].layers + drafted)
     groups, stage_pages = _shared(classes, held)
-    states = [replace(c, layers=tuple(layers)) for c, layers in found.items() if c.kind == "recurrent"]
+    beside = apart or found
+    states = [replace(c, layers=tuple(layers)) for c, layers in beside.items() if c.kind == "recurrent"]
     return Layout(
         classes=classes,
         groups=groups,
@@ -194,16 +204,36 @@ def layout(
         block_size=min((c.block_size for c in classes if c.kind != "recurrent"), default=block_size),
         token_bytes=tuple(sum(c.token_bytes * _held(c, layers) for c in classes) for layers in held),
         state_bytes=tuple(sum(c.state_bytes * _held(c, layers) for c in states) for layers in held),
+        states_apart=bool(apart),
     )
 
 
+def _without_states(found: dict[CacheClass, list[int]]) -> dict[CacheClass, list[int]]:
+    """Takes recurrent classes out of those that share the pool; returns them."""
+    return {cached: found.pop(cached) for cached in [c for c in found if c.kind == "recurrent"]}
+
+
 def _classes_of(
-    model: Model, layer: Layer, formats: tuple[KvFormat, KvFormat], ranks: int, element_bytes: int
+    model: Model,
+    layer: Layer,
+    formats: tuple[KvFormat, KvFormat],
+    ranks: int,
+    element_bytes: int,
+    *,
+    mla_head_width: int | None,
 ) -> Iterator[CacheClass]:
     per_token = layer_cache_bytes_per_token(layer, *formats, ranks)
     attention = layer.attention
     if per_token and attention is not None:
-        if attention.kind == "mla" and attention.index_head_dim and formats[0].row_bytes(2) == 2:
+        if attention.kind == "mla" and mla_head_width is not None:
+            width = max(mla_head_width, attention.head_dim)
+            per_token = kv_cache.full_attention(
+                num_key_value_heads=attention.num_attention_heads,
+                key_bytes=formats[0].row_bytes(width),
+                value_bytes=formats[1].row_bytes(width),
+                tensor_parallel_size=ranks,
+            )
+        elif attention.kind == "mla" and attention.index_head_dim and formats[0].row_bytes(2) == 2:
             per_token = kv_cache.mla(
                 latent_bytes=_SPARSE_FP8_ROW,
                 index_key_bytes=kv_cache.index_key(index_head_dim=attention.index_head_dim),

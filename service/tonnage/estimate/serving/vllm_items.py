@@ -35,6 +35,10 @@ _BUFFERS = Term(
 )
 _LORA = Term("lora_adapters", "derived", "laws.serving_buffers.lora_slots", "vllm/lora/layers create_lora_weights")
 _DRAFT = Term("draft_model", "derived", "laws.weights.blocks", "vllm/v1/spec_decode; tensors of the draft")
+_STATES = Term(
+    "recurrent_state", "derived", "laws.recurrent_state",
+    "vllm-project/vllm@0.7.3 vllm/model_executor/models/mamba_cache.py MambaCacheManager",
+)  # fmt: skip
 _FRAMEWORK = Term("framework", "calibrated", "laws.budget.pool_of_budget", _LOGS, counter="device")
 _COMMUNICATION = Term("communication", "calibrated", "laws.runtime.fusion_workspace", _LOGS, counter="device")
 _PENALTIES = Term(
@@ -144,6 +148,8 @@ def _growth(rank: "RankAccount", workload: Workload, chosen: Settings) -> tuple[
         items.append(
             _COMMUNICATION.item(beside.communication, "channels and all-reduce workspaces opened while profiling")
         )
+    if rank.states:
+        items.append(_STATES.item(exactly(rank.states), f"of {chosen.max_num_seqs} requests, beside the pool"))
     hidden = uncounted_runner_buffers(workload.model, chosen)
     if hidden:
         items.append(_PENALTIES.item(exactly(hidden), "no budget of this release counts it"))
