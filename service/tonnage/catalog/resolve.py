@@ -162,12 +162,26 @@ def _kv_formats(catalog: Catalog, serving: Serving) -> tuple[KvFormat, KvFormat]
 
 def _optimizer(catalog: Catalog, training: Training, profile: Any, assumptions: Assumptions) -> Optimizer | None:
     if training.optimizer is not None:
-        return catalog.optimizers.get(training.optimizer, "/training/optimizer")
+        stated = catalog.optimizers.get(training.optimizer, "/training/optimizer")
+        return _of_method(catalog, training.method, stated, assumptions) or stated
     default = getattr(profile, "optimizer", None)
     if default is None:
         return None
-    assumptions.append(Assumption("training.optimizer", default, f"default of {training.framework}"))
-    return catalog.optimizers.get(default, "/training/optimizer")
+    inner = catalog.optimizers.get(default, "/training/optimizer")
+    around = _of_method(catalog, training.method, inner, assumptions)
+    if around is None:
+        assumptions.append(Assumption("training.optimizer", default, f"default of {training.framework}"))
+    return around or inner
+
+
+def _of_method(catalog: Catalog, method: str, inner: Optimizer, assumptions: Assumptions) -> Optimizer | None:
+    """The optimizer that a method such as galore puts around the one stated, which steps on projected gradients."""
+    around = [o for o in catalog.optimizers if o.method == method and not o.arguments.get("layerwise")]
+    if inner.method is not None or not around:
+        return None
+    chosen = next((o for o in around if o.arguments["projected"] == inner.id), around[0])
+    assumptions.append(Assumption("training.optimizer", chosen.id, f"method {method} around {inner.id}"))
+    return chosen
 
 
 def _draft(catalog: Catalog, serving: Serving | None, fetch: Fetch | None) -> tuple[Model | None, tuple[str, ...]]:

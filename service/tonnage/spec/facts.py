@@ -227,6 +227,8 @@ class Optimizer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     minimum_elements: int = 0
     """Smaller tensors keep fp32 states. [elements]"""
     paged: bool = False
+    method: str | None = None
+    """Training method that is this optimizer around another one, its `projected`."""
     arguments: dict[str, Any] = {}
     aliases: tuple[str, ...] = ()
     source: str

@@ -144,6 +144,35 @@ def test_paged_states_are_on_the_device_only_at_the_high_end():
     assert paged[0].bytes.expected == 0 < paged[0].bytes.high
 
 
+def test_paged_states_are_cut_as_others_are_by_sharding():
+    alone = answer(optimizer="paged_adamw", **CHECKPOINTED)
+    cut = answer(optimizer="paged_adamw", sharding="fsdp", placement={"data_parallel_size": 8}, **CHECKPOINTED)
+
+    assert paged(alone).bytes.high / 8 == pytest.approx(paged(cut).bytes.high, rel=1e-3)
+
+
+def paged(found):
+    return next(i for i in phase(found, "backward").items if i.component == "optimizer_states")
+
+
+@pytest.mark.parametrize(
+    ("method", "stated", "taken"),
+    [
+        ("galore", "adamw", "galore_adamw"),
+        ("galore", "adamw_8bit", "galore_adamw_8bit"),
+        ("galore", "adafactor", "galore_adafactor"),
+        ("q-galore", "adamw", "q_galore_adamw_8bit"),
+        ("apollo", "adamw", "apollo_adamw"),
+    ],
+)
+def test_a_method_of_projected_gradients_goes_around_the_optimizer_stated(method, stated, taken):
+    found = answer(method=method, optimizer=stated, **CHECKPOINTED)
+    named = answer(method="full", optimizer=taken, **CHECKPOINTED)
+
+    assert item(found, "optimizer_states") == item(named, "optimizer_states") < 2 * WEIGHTS
+    assert taken in {a.value for a in found.assumptions if a.field == "training.optimizer"}
+
+
 def test_caller_knows_the_trainable_parameters():
     lora = LORA["lora"] | {"trainable_parameters": 12_345_678}
 

@@ -70,6 +70,21 @@ def held(settings: Settings, sizes: Sizes) -> Held:
     return _replicated(settings, sizes)
 
 
+def paged_share(settings: Settings, states: int) -> int:
+    """
+    A rank's part of the states in unified memory.
+
+    Args:
+        settings: Of the job.
+        states: Of everything that trains. [bytes]
+
+    Returns:
+        Managed memory of one rank. [bytes]
+    """
+    replicated = settings.sharding in ("none", "ddp")
+    return states if replicated else laws.shard(amount=states, ranks=settings.shards)
+
+
 def _replicated(settings: Settings, sizes: Sizes) -> Held:
     buckets = gradients.ddp_buckets(gradient_bytes=sizes.gradients) if settings.sharding == "ddp" else 0
     before = sizes.gradients if settings.gradients_stay else 0

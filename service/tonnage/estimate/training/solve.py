@@ -13,7 +13,7 @@ from tonnage.estimate.training.losses import path_name, scored_tokens
 from tonnage.estimate.training.objectives import Objective
 from tonnage.estimate.training.phases import named_phases, other_moments
 from tonnage.estimate.training.settings import Settings
-from tonnage.estimate.training.sharding import Held
+from tonnage.estimate.training.sharding import Held, paged_share
 from tonnage.estimate.training.sizes import Rank
 from tonnage.estimate.training.standing import Asked, Regime, Share, Standing, regime, standing
 from tonnage.estimate.training.step import Batch, Moment, highest
@@ -131,7 +131,7 @@ def _stage(whole: _Job, share: Share, named: tuple[str, ...]) -> Stage:
         phases=tuple([phase_items(m, resident, size, band, quantized=job.quantized) for m in moments]),
         ratios=ratios,
         open_loss=0 if job.card.cross_entropy is not None else _open_loss(whole, max(step, key=_total)),
-        paged=rank.paged,
+        paged=paged_share(job, rank.paged),
     )
 
 
