@@ -9,7 +9,7 @@ from tonnage.estimate.training.settings import FSDP, Settings
 from tonnage.estimate.training.solve import Solved, Stage, moving_least, solved
 from tonnage.estimate.training.step import Moment
 from tonnage.estimate.training.usual import usual_model
-from tonnage.laws.reserved import unavoidable
+from tonnage.laws.reserved import unavoidable, whole_share
 from tonnage.spec.facts import Gpu
 from tonnage.spec.report import Account, Amount, Assumption, GpuLoad, MemoryItem, PhaseItems
 from tonnage.spec.workload import Workload
@@ -108,23 +108,32 @@ def _needed(job: Solved, stage: Stage, outside: tuple[MemoryItem, ...]) -> Amoun
     Where the length is only a cap, the low end is that of a batch that reaches 70 % of it; where the loss is not stated,
     the high end is that of one over all logits in fp32.
     """
-    worst = max(stage.moments, key=_total)
+    worst, regime = max(zip(stage.moments, stage.ratios, strict=True), key=_total)
     moving = worst.total - worst.gradients
     kept = stage.resident_bytes + worst.gradients
     allocated = max(kept + moving, stage.loading_bytes)
+    outside = tuple(i for i in outside if i.component != "optimizer_states")  # paged ones give way
     low = max(kept + moving_least(job, moving), stage.loading_bytes)
     return Amount(
         int(low * (1 - job.band.below)) + sum(i.bytes.low for i in outside),
         allocated + unavoidable(transient=moving, percent=4) + sum(i.bytes.expected for i in outside),
         int(allocated * (1 + job.band.above))
-        + unavoidable(transient=moving, percent=12)
+        + _stuck(job.settings, regime, allocated, moving)
         + sum(i.bytes.high for i in outside)
         + stage.open_loss,
     )
 
 
-def _total(moment: Moment) -> int:
-    return moment.total
+def _stuck(job: Settings, regime: counters.Ratio, allocated: int, moving: int) -> int:
+    """Most that the allocator cannot give back: where parameters are gathered and freed, live blocks pin its segments. [bytes]"""
+    most = unavoidable(transient=moving, percent=12)
+    if job.sharding != "zero3" or not regime.whole:
+        return most
+    return max(most, whole_share(allocated=allocated, ratio_percent=regime.high))
+
+
+def _total(found: tuple[Moment, counters.Ratio]) -> int:
+    return found[0].total
 
 
 @remembered(1024)
