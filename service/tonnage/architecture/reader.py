@@ -15,15 +15,18 @@ from tonnage.architecture.prediction import prediction_layers, prediction_tensor
 from tonnage.architecture.published import Comparison, best_reading, quantization_of
 from tonnage.architecture.tables import tables
 from tonnage.errors import MissingFact
+from tonnage.kept import Kept, weigh
 from tonnage.spec.model import Model
 
 Trust = Literal["exact", "checked", "recalled", "generic", "count"]
 KEPT = 1024
 """Models kept in process by content; the oldest goes first. [unitless]"""
 
+_HELD_PER_MODEL, _HELD_PER_BYTE, _HELD_PER_TENSOR, _HELD_PER_LAYER = 12_000, 12, 1_500, 200
+"""What all caches together hold of an architecture, by trials on described ones of every shape. [bytes]"""
 _DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "half": "fp16", "float": "fp32"}
 _GGUF_DTYPES = {"bf16": "bf16", "fp32": "fp32", "gguf-f16": "fp16"}
-_kept: dict[bytes, Model] = {}
+_kept: Kept[bytes, Model] = Kept(KEPT)
 
 
 def read_config(
@@ -62,10 +65,14 @@ def read_config(
 
 
 def _keep(key: bytes, model: Model) -> Model:
-    if len(_kept) >= KEPT:
-        _kept.pop(next(iter(_kept)), None)
-    _kept[key] = model
-    return model
+    kinds = sum(len(group.layer.tensors) for group in model.layers)
+    weigh(
+        _HELD_PER_MODEL
+        + _HELD_PER_BYTE * len(key)
+        + _HELD_PER_TENSOR * kinds
+        + _HELD_PER_LAYER * model.num_hidden_layers
+    )
+    return _kept.keep(key, model)
 
 
 def _read(config: Mapping[str, Any], parameters: int | None) -> Model:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tonnage.catalog.lookup import Index
+from tonnage.kept import Kept
 from tonnage.spec.engine import Profile
 from tonnage.spec.facts import Gpu, KvFormat, ModelFacts, Optimizer, Package, WeightFormat
 
@@ -28,7 +29,7 @@ class Catalog:
     frameworks: Index[Profile]
     gpu_defaults: Mapping[str, Gpu]
     """Loose names of several boards, folded, and the board each is taken for."""
-    resolved: dict[Any, Any] = field(default_factory=dict, repr=False)
+    resolved: Kept[Any, Any] = field(default_factory=lambda: Kept(KEPT), repr=False)
     """What `resolve` has worked out from these facts, by the part of the card it came from."""
 
     def remember(self, key: Any, value: Any) -> Any:
@@ -42,7 +43,4 @@ class Catalog:
         Returns:
             The value.
         """
-        if len(self.resolved) >= KEPT:
-            self.resolved.clear()
-        self.resolved[key] = value
-        return value
+        return self.resolved.keep(key, value)

@@ -1,17 +1,21 @@
 """What an engine, a framework or neither makes of a card; a card asked again answers from memory."""
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from tonnage.estimate.identity_cache import results_of_this_thread
+from tonnage.kept import Kept, weigh
 from tonnage.spec.report import Account
 from tonnage.spec.workload import Workload
 
 KEPT = 1024
 """Accounts kept in process; the oldest goes first. [unitless]"""
-_kept: dict[tuple[object, ...], tuple[Account, object]] = {}
+_SHORT, _HELD_PER_BYTE = 1024, 16
+"""Settings beyond this length hold lists of the caller's, which all caches hold again. [bytes, bytes per byte]"""
+_kept: Kept[tuple[Any, ...], tuple[Account, object]] = Kept(KEPT)
 _wire = msgspec.msgpack.Encoder().encode
 
 
@@ -21,11 +25,10 @@ def account_of(workload: Workload) -> Account:
     watched = results_of_this_thread() is not None
     kept = None if watched else _kept.get(key)
     if kept is None:
+        weigh(_HELD_PER_BYTE * max(0, len(key[3]) - _SHORT))
         kept = _account(workload), workload.formats  # whose identity is in the key
         if not watched:
-            if len(_kept) >= KEPT:
-                _kept.pop(next(iter(_kept)), None)
-            _kept[key] = kept
+            _kept.keep(key, kept)
     account = kept[0]
     if not workload.findings and not workload.unknowns:
         return account
@@ -34,7 +37,7 @@ def account_of(workload: Workload) -> Account:
     )
 
 
-def key_of(workload: Workload) -> tuple[object, ...]:
+def key_of(workload: Workload) -> tuple[Any, ...]:
     """Everything an account depends on: facts and the model by identity, what the card says by value."""
     return (
         workload.model,

@@ -6,14 +6,14 @@ from functools import lru_cache
 import msgspec
 
 from tonnage.architecture import describe_layers, parameters_by_component
+from tonnage.kept import Kept
 from tonnage.spec.model import Model
 from tonnage.spec.report import ModelReport, ParameterReport, Versions
 from tonnage.spec.workload import Workload
 from tonnage.version import METHOD_VERSION, __version__
 
 _encode_card = msgspec.json.Encoder(order="deterministic").encode
-_reports: dict[tuple[int, int | None], tuple[Model, ModelReport]] = {}
-_MOST_REPORTS = 4096
+_reports: Kept[tuple[int, int | None], tuple[Model, ModelReport]] = Kept(4096)
 
 
 @lru_cache(maxsize=64)
@@ -49,11 +49,7 @@ def model_report(workload: Workload, trainable: int | None) -> ModelReport:
     held = _reports.get(key)
     if held is not None and held[0] is model:
         return held[1]
-    report = _report(model, trainable)
-    if len(_reports) >= _MOST_REPORTS:
-        _reports.clear()
-    _reports[key] = (model, report)
-    return report
+    return _reports.keep(key, (model, _report(model, trainable)))[1]
 
 
 def _report(model: Model, trainable: int | None) -> ModelReport:

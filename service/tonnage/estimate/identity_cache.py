@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache, wraps
+from functools import wraps
 from threading import get_ident
 from typing import Any, ParamSpec, TypeVar, cast
+
+from tonnage.kept import recent
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -78,9 +80,9 @@ def remembered(maximum: int = 4096) -> Callable[[Callable[P, R]], Callable[P, R]
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        by_hash = cast("Callable[P, R]", lru_cache(maxsize=maximum)(function))
+        by_hash = recent(maximum)(function)
 
-        @lru_cache(maxsize=maximum)
+        @recent(maximum)
         def by_identity(*args: Any, **kwargs: Any) -> R:
             return function(*map(_bare, args), **{name: _bare(value) for name, value in kwargs.items()})
 

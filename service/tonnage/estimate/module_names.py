@@ -8,12 +8,12 @@ than polynomial time is not run, and what all of them together may take is count
 import fnmatch
 import re
 from collections.abc import Iterable
-from functools import lru_cache
 from math import comb
 
 from msgspec import Struct
 
 from tonnage.errors import ContradictoryWorkload
+from tonnage.kept import recent
 
 _ROOTS = (
     "model.",
@@ -133,7 +133,7 @@ def _parts(path: str) -> Iterable[str]:
     return (path[start:end] for number, start in enumerate(starts) for end in ends[number:])
 
 
-@lru_cache(maxsize=1024)
+@recent(1024)
 def _compiled(name: str) -> Pattern | None:
     text = name[3:] if name.startswith("re:") else fnmatch.translate(name)
     looked_at = text if name.startswith("re:") else re.sub(r"\*+", ".*", name)
@@ -201,7 +201,7 @@ def _literal(piece: str) -> str | None:
     return piece[1] if piece[0] == "\\" and not piece[1].isalnum() else None
 
 
-@lru_cache(maxsize=16_384)
+@recent(16_384)
 def module_paths(tensor_name: str, layer: int | None) -> tuple[str, ...]:
     """
     Full names that checkpoints give to the module of a tensor.

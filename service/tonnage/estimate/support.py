@@ -5,11 +5,11 @@ Whether the engine or framework runs what a card states, beside memory: accelera
 """
 
 from collections.abc import Iterator
-from functools import lru_cache
 
 from tonnage.errors import Unsupported
 from tonnage.estimate.backends import capability, runs
 from tonnage.estimate.placement import support
+from tonnage.kept import recent
 from tonnage.spec.card import Placement, Serving
 from tonnage.spec.facts import Gpu, KvFormat, WeightFormat
 from tonnage.spec.report import Finding
@@ -59,7 +59,7 @@ _COUNT_ALONE = Finding(
 )
 
 
-@lru_cache(maxsize=256)
+@recent(256)
 def layout_findings(placement: Placement, engine: str | None, framework: str | None) -> tuple[Finding, ...]:
     """
     Refuse a layout that the engine has no code for; training laws hold for any, so there it is to be confirmed.
@@ -95,7 +95,7 @@ def layout_findings(placement: Placement, engine: str | None, framework: str | N
     return found
 
 
-@lru_cache(maxsize=4096)
+@recent(4096)
 def _of_facts(
     engine: str | None,
     framework: str | None,

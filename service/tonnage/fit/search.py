@@ -6,7 +6,6 @@ the best is kept: status, then idle GPUs, then headroom; a layout behind one tha
 stand before it and is not estimated. The result does not depend on the catalogue's order.
 """
 
-from collections import OrderedDict
 from collections.abc import Iterable
 from decimal import Decimal
 from itertools import islice
@@ -24,6 +23,7 @@ from tonnage.fit.packages import Order, in_scope, orders
 from tonnage.fit.pricing import Bill, cheapest
 from tonnage.fit.requirements import CONFIRM, EXCLUDED, MET, Judged
 from tonnage.fit.technical import Technical, Variant, choices, estimated, shardings, why_refused
+from tonnage.kept import Kept
 from tonnage.spec.card import Placement, SizingCard
 from tonnage.spec.facts import Gpu
 from tonnage.spec.fit import Evidence, FitRequest
@@ -41,7 +41,7 @@ MOST_LAYOUTS = 24
 """Layouts of one order, best first; only orders of very many GPUs have more. [unitless]"""
 MOST_VARIANTS = 24
 """Cards whose estimates are kept for the next request about the same card: another budget, duration or offer."""
-_held: OrderedDict[tuple[str, float, bytes], Estimates] = OrderedDict()
+_held: Kept[tuple[str, float, bytes], Estimates] = Kept(MOST_VARIANTS)
 
 
 Parts = tuple[tuple[Judged, ...], ...]
@@ -249,12 +249,7 @@ def held_estimates(catalog_version: str, variant: Variant, spare: float) -> Esti
     """
     key = (catalog_version, spare, msgspec.json.encode(replace(variant.workload.card, failure=None)))
     held = _held.pop(key, None)
-    if held is None:
-        held = {}
-        while len(_held) >= MOST_VARIANTS:
-            _held.popitem(last=False)
-    _held[key] = held
-    return held
+    return _held.keep(key, {} if held is None else held)
 
 
 def least_weights(variant: Variant) -> int:

@@ -1,7 +1,5 @@
 """Which device of a llama.cpp process gets what: layers, output matrix, caches and compute buffers."""
 
-from functools import lru_cache
-
 from msgspec import Struct
 
 from tonnage.estimate.serving.llama_cpp_buffers import (
@@ -14,6 +12,7 @@ from tonnage.estimate.serving.llama_cpp_buffers import (
 )
 from tonnage.estimate.serving.llama_cpp_settings import Settings
 from tonnage.estimate.serving.llama_cpp_weights import FileWeights
+from tonnage.kept import recent
 from tonnage.laws import llama_cpp_graph, llama_cpp_placement
 from tonnage.spec.model import Model
 
@@ -46,7 +45,7 @@ class Host(Struct, frozen=True, kw_only=True):
     cache: int
 
 
-@lru_cache(maxsize=1024)
+@recent(1024)
 def one(shape: Shape) -> Shape:
     """Equal shapes as one object: buffers are remembered by identity."""
     return shape
@@ -83,7 +82,7 @@ def shape(chosen: Settings, *, oldest: bool = False) -> Shape:
     )
 
 
-@lru_cache(maxsize=4096)
+@recent(4096)
 def ranges(num_layers: int, offloaded: int, shares: tuple[float, ...]) -> tuple[tuple[int, int, bool], ...]:
     """
     Layers of every device.

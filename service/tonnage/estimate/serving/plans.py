@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from tonnage.estimate.identity_cache import results_of_this_thread
+from tonnage.kept import Kept
 from tonnage.spec.workload import Workload
 
 P = TypeVar("P")
@@ -40,7 +41,7 @@ class Plans(Generic[P]):
         names = [n for n in settings.__struct_fields__ if n not in _TRAFFIC | apart]
         self._plain = attrgetter(*(n for n in names if n not in _NESTED))
         self._nested = attrgetter(*(n for n in names if n in _NESTED))
-        self._kept: dict[tuple[Any, ...], tuple[Workload, P]] = {}
+        self._kept: Kept[tuple[Any, ...], tuple[Workload, P]] = Kept(_MOST)
 
     def of(self, workload: Workload, *given: object) -> P:
         """
@@ -58,9 +59,7 @@ class Plans(Generic[P]):
         key = (*self._key(workload), *given)
         kept = self._kept.get(key)
         if kept is None:
-            if len(self._kept) >= _MOST:
-                self._kept.clear()
-            kept = self._kept[key] = (workload, self._build(workload, *given))
+            kept = self._kept.keep(key, (workload, self._build(workload, *given)))
         return kept[1]
 
     def _key(self, workload: Workload) -> tuple[Any, ...]:

@@ -1,12 +1,12 @@
 """vLLM's account as items by phase: what is alive in each, by which law, seen by which counter."""
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tonnage.estimate.serving.terms import Term
 from tonnage.estimate.serving.vllm_runtime import uncounted_runner_buffers
 from tonnage.estimate.serving.vllm_settings import Settings
 from tonnage.estimate.weights import disk_bytes
+from tonnage.kept import recent
 from tonnage.laws import serving_buffers
 from tonnage.spec.report import Amount, Host, MemoryItem, PhaseItems, exactly, within
 from tonnage.spec.workload import Workload
@@ -246,7 +246,7 @@ def host(workload: Workload, chosen: Settings, offloaded: int) -> Host:
     return _host(gpus, _disk(workload), _swap_space(workload, chosen), offloaded, _pinned(chosen) * gpus)
 
 
-@lru_cache(maxsize=4096)
+@recent(4096)
 def _host(gpus: int, disk: int, swap: int, offloaded: int, pinned: int) -> Host:
     sizes = (
         (_SWAP, swap, "pinned swap space"),

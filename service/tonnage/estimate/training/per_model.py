@@ -5,6 +5,7 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from tonnage.estimate.identity_cache import once, results_of_this_thread
+from tonnage.kept import Kept
 
 M = TypeVar("M")
 P = ParamSpec("P")
@@ -17,8 +18,7 @@ def per_model(
     """
     Cache of a pure function whose first argument is a model, or another record that is made once.
 
-    It is kept alive with the result, so that its identity cannot be reused; the other arguments are hashed. When
-    full, everything is forgotten.
+    It is kept alive with the result, so that its identity cannot be reused; the other arguments are hashed.
 
     Args:
         maximum: Results kept. [unitless]
@@ -28,7 +28,7 @@ def per_model(
     """
 
     def decorate(function: Callable[Concatenate[M, P], R]) -> Callable[Concatenate[M, P], R]:
-        results: dict[tuple[Any, ...], tuple[R, M]] = {}
+        results: Kept[tuple[Any, ...], tuple[R, M]] = Kept(maximum)
 
         @wraps(function)
         def cached(model: M, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -37,9 +37,7 @@ def per_model(
             key = (id(model), args, tuple(kwargs.values()))
             found = results.get(key)
             if found is None:
-                if len(results) >= maximum:
-                    results.clear()
-                found = results[key] = (function(model, *args, **kwargs), model)
+                found = results.keep(key, (function(model, *args, **kwargs), model))
             return found[0]
 
         return cached

@@ -25,6 +25,7 @@ from tonnage.estimate.training.sharding import Held, held
 from tonnage.estimate.training.sizes import Rank, ranks_of
 from tonnage.estimate.training.states import causal_masks, loaded_format
 from tonnage.estimate.training.usual import encodes_only, scoring_model, usual_model
+from tonnage.kept import Kept
 from tonnage.laws.training_sharding import in_flight
 from tonnage.spec.card import Training
 from tonnage.spec.facts import WeightFormat
@@ -158,7 +159,7 @@ def _standing(asked: Asked) -> Standing:
     )
 
 
-_regimes: dict[tuple[Standing, int, bool, bool], Regime] = {}
+_regimes: Kept[tuple[Standing, int, bool, bool], Regime] = Kept(KEPT)
 
 
 def regime(base: Standing, job: Settings) -> Regime:
@@ -175,9 +176,7 @@ def regime(base: Standing, job: Settings) -> Regime:
     key = (base, job.micro_batch_size, masks_windows(job, base.workload.model), may_fall_short(job))
     found = None if results_of_this_thread() is not None else _regimes.get(key)
     if found is None:
-        if len(_regimes) >= KEPT:
-            _regimes.pop(next(iter(_regimes)), None)
-        found = _regimes[key] = _regime(base, job)
+        found = _regimes.keep(key, _regime(base, job))
     return found
 
 
