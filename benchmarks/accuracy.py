@@ -146,18 +146,19 @@ def heldout_table(now: list[comparison.Row]) -> list[str]:
 
 def heldout_training_table(now: Trained) -> list[str]:
     """Markdown lines by group: the first score of held-out fine-tuning runs beside today's."""
+    columns = "signed | median | p90 | under | in band"
     lines = [
-        "| held-out training | n | first: signed | median | p90 | under | in band | now: signed | median | p90 | under | in band | half-width |",
+        f"| held-out training | n | first: {columns} | now: {columns} | half-width |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     first = comparison.training_groups(list(comparison.heldout_training_first_score()))
     for group, some in comparison.training_groups(now).items():
         seen, today = comparison.summary(first[group]), comparison.summary(some)
-        columns = [
+        figures = [
             f"{s.signed_median:+.2%} | {s.median:.2%} | {s.p90:.2%} | {s.too_low:.0%} | {s.coverage:.0%}"
             for s in (seen, today)
         ]
-        lines.append(f"| {group} | {len(some)} | {' | '.join(columns)} | {today.half_width:.2%} |")
+        lines.append(f"| {group} | {len(some)} | {' | '.join(figures)} | {today.half_width:.2%} |")
     return lines
 
 
