@@ -15,6 +15,7 @@ from tonnage.adapters.redis_link import LinkSettings, RedisLink
 from tonnage.api import catalog, documents, estimate, fit, fit_models, front, health
 from tonnage.api.access import read_keys
 from tonnage.api.answers import Answer, allowed_methods, problem_answer
+from tonnage.api.bodies import Held
 from tonnage.api.context import Lifecycle, Runtime
 from tonnage.api.envelope import ANY_METHOD, Envelope
 from tonnage.api.failures import as_problem
@@ -92,6 +93,7 @@ def create_app(settings: Settings | None = None, sizing: Sizing | None = None) -
         lifecycle=Lifecycle(),
         lookups=lookups,
         link=link,
+        held=Held(settings.bodies_limit_bytes),
         gate=Gate(settings, read_keys(settings), RateCounter(link, settings.rate_limit_per_minute)),
     )
     return Application(runtime, AccessLog(telemetry) if settings.access_log else None)

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from tonnage.api.answers import CLOSED_POLICY, NO_STORE
-from tonnage.api.bodies import too_large
+from tonnage.api.bodies import Held, too_large
 from tonnage.api.context import Context
 from tonnage.api.failures import as_problem
 from tonnage.api.problems import INTERNAL, Headers, encode
@@ -21,6 +21,8 @@ from tonnage.units import MiB
 CONTENT_TYPE = b"application/x-ndjson"
 _OUTPUT_BYTES = 16 * MiB
 """Answers held for a caller that still sends. [bytes]"""
+_ALL_OUTPUT_BYTES = 48 * MiB
+"""The same for all callers together; beyond it each has one chunk. [bytes]"""
 _CHUNK_BYTES = 65_536
 _TURN_SECONDS = 0.005
 """How long the lines of one batch may run before everybody else has a turn. [s]"""
@@ -46,7 +48,7 @@ class BatchAnswer:
         headers: Headers = [(b"content-type", CONTENT_TYPE), CLOSED_POLICY, NO_STORE]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         loop = asyncio.get_running_loop()
-        async with _Outlet(send) as outlet:
+        async with _Outlet(send, self._context.runtime.held) as outlet:
             number, turn = 0, loop.time()
             async for line in self._lines(receive):
                 number += 1
@@ -85,6 +87,7 @@ class BatchAnswer:
             held += message.get("body", b"")
             *complete, rest = held.split(b"\n")
             held = bytearray(rest)
+            self._context.runtime.held.take(self._context.scope["state"], len(held))
             if complete and skipping:
                 skipping = False
                 del complete[0]
@@ -95,6 +98,7 @@ class BatchAnswer:
                 if not skipping:
                     yield None
                 skipping, held = True, bytearray()
+                self._context.runtime.held.release(self._context.scope["state"])
         if held.strip() and not skipping:
             yield bytes(held)
 
@@ -102,8 +106,9 @@ class BatchAnswer:
 class _Outlet:
     """Sends beside the work, so that a caller that does not read yet is no obstacle until the buffer is full."""
 
-    def __init__(self, send: Any) -> None:
+    def __init__(self, send: Any, all_held: Held) -> None:
         self._send = send
+        self._all = all_held
         self._held = bytearray()
         self._filled = asyncio.Event()
         self._emptied = asyncio.Event()
@@ -120,13 +125,17 @@ class _Outlet:
         assert self._sender is not None  # noqa: S101  (__aenter__ made it)
         if kind is not None:
             self._sender.cancel()
-        await asyncio.gather(self._sender, return_exceptions=kind is not None)
+        try:
+            await asyncio.gather(self._sender, return_exceptions=kind is not None)
+        finally:
+            self._all.unread_bytes -= len(self._held)
 
     async def put(self, line: bytes) -> None:
         self._held += line
+        self._all.unread_bytes += len(line)
         if len(self._held) >= _CHUNK_BYTES:
             self._filled.set()
-        while len(self._held) > _OUTPUT_BYTES:
+        while len(self._held) > (_OUTPUT_BYTES if self._all.unread_bytes < _ALL_OUTPUT_BYTES else _CHUNK_BYTES):
             self._emptied.clear()
             await self._emptied.wait()
 
@@ -136,7 +145,10 @@ class _Outlet:
                 await self._wait_for_more()
             if self._held:
                 chunk, self._held = bytes(self._held), bytearray()
-                await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
+                try:
+                    await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
+                finally:
+                    self._all.unread_bytes -= len(chunk)
             self._emptied.set()
 
     async def _wait_for_more(self) -> None:

@@ -8,7 +8,7 @@ from msgspec import Struct
 from tonnage.adapters.redis_cache import TwoLevelCache
 from tonnage.adapters.redis_link import RedisLink
 from tonnage.api.answers import Answer
-from tonnage.api.bodies import whole_body
+from tonnage.api.bodies import Held, whole_body
 from tonnage.api.decoding import media_type, require_json
 from tonnage.api.gate import Gate
 from tonnage.api.settings import Settings
@@ -38,6 +38,7 @@ class Runtime(Struct, frozen=True, kw_only=True):
     lookups: TwoLevelCache
     link: RedisLink
     gate: Gate
+    held: Held
 
 
 class Context:
@@ -82,7 +83,9 @@ class Context:
     async def json_body(self) -> bytes:
         """The body, once its type and size are fine."""
         self.require_json()
-        return await whole_body(self.headers, self.receive, self.runtime.settings.body_limit_bytes)
+        runtime = self.runtime
+        limit = runtime.settings.body_limit_bytes
+        return await whole_body(self.headers, self.receive, limit, runtime.held, self.scope["state"])
 
     def cacheable(self, answer: Answer, version: str, fields: tuple[str, ...] = (), *, max_age: int = 0) -> Answer:
         """The answer with its ETag, or the 304 when the caller has it already."""

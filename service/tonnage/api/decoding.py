@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from tonnage.api.near_names import near
-from tonnage.api.problems import INVALID, MALFORMED, UNSUPPORTED_MEDIA_TYPE, FieldError, ProblemError
+from tonnage.api.problems import INVALID, MALFORMED, TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, FieldError, ProblemError
 from tonnage.spec.fit import DATE_PATTERN, DURATION_PATTERN, MONEY_PATTERN, RATE_PATTERN
 from tonnage.units import SIZE_PATTERN, parse_size
 
@@ -24,6 +24,8 @@ T = TypeVar("T")
 JSON_TYPES = (b"application/json", b"application/x-ndjson")
 MAX_DEPTH = 64
 """Nesting of a body. [levels]"""
+MAX_PARTS = 100_000
+"""Objects and lists of a body, each of which takes far more memory than its two characters. [unitless]"""
 _EXACT_FLOAT = 2**53
 _MAX_SHOWN = 100
 """Longest part of a caller's text that an answer repeats. [characters]"""
@@ -68,13 +70,16 @@ class BodyDecoder(Generic[T]):
             Checked value.
 
         Raises:
-            ProblemError: 400 when it is not JSON, 422 when it breaks the contract.
+            ProblemError: 400 when it is not JSON, 413 when it holds too much, 422 when it breaks the contract.
         """
+        parts = body.count(b"[") + body.count(b"{")
+        if parts > MAX_PARTS:
+            raise ProblemError(TOO_LARGE, f"a body holds at most {MAX_PARTS} objects and lists")
         try:
             value = self._decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             return self._again(body, error)
-        if body.count(b"[") + body.count(b"{") > MAX_DEPTH:
+        if parts > MAX_DEPTH:
             _refuse_depth(untyped(body))
         return value
 

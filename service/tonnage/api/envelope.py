@@ -69,6 +69,8 @@ class Envelope:
             await self._serve(exchange, receive)
         finally:
             self._lifecycle.in_flight -= 1
+            if "held_bytes" in exchange.scope["state"]:
+                self.runtime.held.release(exchange.scope["state"])
             self._record(exchange)
 
     async def _serve(self, exchange: "_Exchange", receive: Any) -> None:

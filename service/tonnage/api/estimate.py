@@ -44,7 +44,8 @@ async def get_estimate(context: Context) -> Answer:
 
 async def _estimated(context: Context, card: SizingCard, *, explain: bool) -> Estimate:
     fetch = await context.desk.fetch_for(card)
-    return await context.desk.explained(card, fetch) if explain else context.desk.estimate(card, fetch)
+    answer = context.desk.explained if explain else context.desk.estimated
+    return await answer(card, fetch)
 
 
 def _batch(context: Context, fields: tuple[str, ...], *, explain: bool) -> BatchAnswer:
@@ -57,7 +58,7 @@ def _batch(context: Context, fields: tuple[str, ...], *, explain: bool) -> Batch
         if explain:
             return encode_json(shown(await _estimated(context, card, explain=True), fields))
         fetch = await desk.fetch_for(card) if desk.hub is not None else None
-        return encode_json(shown(desk.estimate(card, fetch), fields))
+        return encode_json(shown(await desk.estimated(card, fetch), fields))
 
     return BatchAnswer(context, answer_line)
 

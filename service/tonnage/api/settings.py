@@ -66,6 +66,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Addresses or networks whose X-Forwarded-For is believed, separated by commas."""
     body_limit_bytes: Annotated[int, Meta(ge=1024, le=64 * MiB)] = 4 * MiB
     """Largest request body, and largest line of a batch. [bytes]"""
+    bodies_limit_bytes: Annotated[int, Meta(ge=1024, le=1024 * MiB)] = 16 * MiB
+    """Request bodies, lines of batches included, held at once; what goes beyond is a 503 with Retry-After. [bytes]"""
     deadline_seconds: Seconds = 10.0
     """Longest time for one request; a batch has it per line. [s]"""
     max_in_flight: Positive = 256

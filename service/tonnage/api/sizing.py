@@ -28,6 +28,9 @@ logger = logging.getLogger("tonnage")
 
 _ODD = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
+_MANY_STAGES = 16
+"""Stages of a pipeline, each of which is looked at. [unitless]"""
+
 if TYPE_CHECKING:
     from tonnage.adapters.hub import Hub
 
@@ -95,6 +98,12 @@ class Desk:
         self._verdict("estimate", answer.verdict or "none")
         return answer
 
+    async def estimated(self, card: SizingCard, fetch: Fetch | None = None) -> Estimate:
+        """One estimate; in a thread when it may take long, so that quick ones need not wait behind it."""
+        if not may_take_long(card):
+            return self.estimate(card, fetch)
+        return await asyncio.get_running_loop().run_in_executor(self._fitters, self.estimate, card, fetch)
+
     async def explained(self, card: SizingCard, fetch: Fetch | None = None) -> Estimate:
         """One estimate with its derivations; in a thread, because nothing of it comes from memory."""
         answer = await asyncio.get_running_loop().run_in_executor(self._fitters, self._explained, card, fetch)
@@ -130,6 +139,12 @@ class Desk:
         except _ODD as error:
             refuse_description(request, error)
             raise
+
+
+def may_take_long(card: SizingCard) -> bool:
+    """Whether a card describes an architecture, asks what failed or has very many stages."""
+    described = not isinstance(card.model, str) and (card.model.config is not None or card.model.gguf is not None)
+    return described or card.failure is not None or card.placement.pipeline_parallel_size > _MANY_STAGES
 
 
 def refuse_description(card: SizingCard, error: Exception) -> None:
