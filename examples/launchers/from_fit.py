@@ -88,7 +88,7 @@ def memory_gb(candidate: dict[str, Any]) -> int:
 
 
 def image_of(candidate: dict[str, Any]) -> str:
-    return next((word for word in candidate["launch"]["docker"].split() if "/" in word and ":" in word), "$IMAGE")
+    return candidate["launch"]["image"] or "$IMAGE"
 
 
 def keyword_arguments(flags: list[str]) -> dict[str, Any]:

@@ -42,6 +42,7 @@ def test_boolean_flags_stand_alone_and_false_ones_not_at_all():
     [
         ("h100-sxm", "nvidia.com/gpu", "1"),
         ("mi300x", "amd.com/gpu", "1"),
+        ("gaudi3", "habana.ai/gaudi", "1"),
         ("h100-sxm:3g.40gb", "nvidia.com/mig-3g.40gb", "1"),
     ],
 )
@@ -66,6 +67,64 @@ def test_a_model_without_a_name_and_a_format_to_be_made_are_said():
 
 def test_amd_devices_are_passed_their_own_way():
     assert "--device /dev/kfd --device /dev/dri" in launched(gpu="mi300x", serving={"engine": "vllm"}).docker
+
+
+@pytest.mark.parametrize(
+    ("gpu", "serving", "image"),
+    [
+        ("h100-sxm", {"engine": "vllm", "engine_version": "0.19.0"}, "vllm/vllm-openai:v0.19.0"),
+        ("mi300x", {"engine": "vllm", "engine_version": "0.27.1"}, "vllm/vllm-openai-rocm:v0.27.1"),
+        ("mi300x", {"engine": "vllm", "engine_version": "0.11.0"}, None),
+        ("max-1550", {"engine": "vllm", "engine_version": "0.14.1"}, "intel/vllm:0.14.1-xpu"),
+        ("gaudi3", {"engine": "vllm"}, None),
+        ("gaudi3", {"engine": "tgi", "engine_version": "3.3.5"}, "huggingface/text-generation-inference:3.3.5-gaudi"),
+        ("mi355x", {"engine": "sglang", "engine_version": "0.5.18"}, "lmsysorg/sglang:v0.5.18-rocm720-mi35x"),
+        ("mi300x", {"engine": "ollama", "engine_version": "0.9.3"}, "ollama/ollama:0.9.3-rocm"),
+        ("rtx-4090", {"engine": "llama.cpp", "engine_version": "b10481"}, "ggml-org/llama.cpp:server-cuda-b10481"),
+        ("h100-sxm", {"engine": "vllm", "engine_version": "0.19"}, "vllm/vllm-openai:latest"),
+    ],
+)
+def test_the_image_is_the_engine_s_own_for_the_vendor_and_the_version(gpu, serving, image):
+    weights = {"format": "gguf-q4-k-m"} if serving["engine"] in {"ollama", "llama.cpp"} else {}
+    made = launched(gpu=gpu, serving=serving | {"max_model_len": 4096}, weights=weights)
+
+    assert image == made.image
+    assert image is not None or "$IMAGE" in made.docker
+    assert bool(made.notes) is (
+        image is None or image.endswith("latest") or not image.startswith(("vllm", "intel", "lms"))
+    )
+
+
+def test_without_a_version_the_image_is_the_newest_release_whose_memory_is_known():
+    newest = catalog().engines.get("vllm").known_until
+
+    assert f"vllm/vllm-openai:v{newest}" == launched(serving={"engine": "vllm", "max_model_len": 4096}).image
+
+
+def test_a_container_listens_where_its_port_is_published():
+    made = launched(serving={"engine": "sglang", "engine_version": "0.5.18", "max_model_len": 4096})
+    (container,) = made.kubernetes["containers"]
+
+    assert "-p 8000:30000" in made.docker
+    assert made.docker.endswith("--host 0.0.0.0")
+    assert ["--host", "0.0.0.0"] == container["command"][-2:]
+    assert [{"containerPort": 30000}] == container["ports"]
+    assert made.image == container["image"]
+
+
+def test_ollama_serves_first_and_is_told_its_model_then():
+    made = launched(
+        serving={"engine": "ollama", "max_model_len": 4096}, weights={"format": "gguf-q4-k-m"}, gpu="rtx-4090"
+    )
+
+    assert made.docker.endswith(made.image)
+    assert any(f"ollama run {LLAMA}" in note for note in made.notes)
+
+
+def test_no_container_sees_an_apple_gpu():
+    weights, serving = {"format": "gguf-q4-k-m"}, {"engine": "llama.cpp", "max_model_len": 4096}
+
+    assert "" == launched(gpu="apple-m4-max-128", serving=serving, weights=weights).docker
 
 
 def trained(count=1, framework="trl", gpu="h200-sxm", **training):

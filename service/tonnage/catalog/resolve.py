@@ -43,7 +43,7 @@ def resolve(catalog: Catalog, card: SizingCard, *, fetch: Fetch | None = None) -
     serving, training = card.serving, card.training
     assumptions: Assumptions = list(found.assumptions)
     weight_format = _weight_format(catalog, card, found.model, assumptions)
-    profile, certain = _profile(catalog, serving, training)
+    profile, certain, tool = _profile(catalog, serving, training)
     draft, unknowns = _draft(catalog, serving, fetch)
     return Workload(
         card=card,
@@ -54,6 +54,7 @@ def resolve(catalog: Catalog, card: SizingCard, *, fetch: Fetch | None = None) -
         training=training,
         profile=profile,
         profile_certain=certain,
+        tool=tool,
         kv_formats=None if serving is None else _kv_formats(catalog, serving),
         optimizer=None if training is None else _optimizer(catalog, training, profile, assumptions),
         draft=draft,
@@ -121,16 +122,21 @@ def _gpu(catalog: Catalog, name: str | None, assumptions: Assumptions) -> Gpu | 
     return found[0]  # type: ignore[no-any-return]
 
 
-def _profile(catalog: Catalog, serving: Serving | None, training: Training | None) -> tuple[Any, bool]:
+def tool_of(catalog: Catalog, card: SizingCard) -> Profile | None:
+    """The engine or framework of a card, None where neither is stated."""
+    return _profile(catalog, card.serving, card.training)[2]
+
+
+def _profile(catalog: Catalog, serving: Serving | None, training: Training | None) -> tuple[Any, bool, Profile | None]:
     if serving is not None:
         engine = str(serving.__struct_config__.tag)
         return _release(catalog, "engines", engine, serving.engine_version, "/serving/engine")
     if training is not None:
         return _release(catalog, "frameworks", training.framework, training.framework_version, "/training/framework")
-    return None, True
+    return None, True, None
 
 
-def _release(catalog: Catalog, area: str, name: str, version: str | None, pointer: str) -> tuple[Any, bool]:
+def _release(catalog: Catalog, area: str, name: str, version: str | None, pointer: str) -> tuple[Any, bool, Profile]:
     key = (area, name, version)
     kept = catalog.resolved.get(key)
     if kept is None:
@@ -138,12 +144,10 @@ def _release(catalog: Catalog, area: str, name: str, version: str | None, pointe
         profile: Profile | None = index.find(name)
         if profile is None:
             raise Unsupported(f"{name} is not modelled yet", (p.id for p in index), pointer=pointer)
-        kept = catalog.remember(
-            key,
-            pick_release(
-                profile.releases, version, known_until=profile.known_until, known_until_date=profile.known_until_date
-            ),
+        release, certain = pick_release(
+            profile.releases, version, known_until=profile.known_until, known_until_date=profile.known_until_date
         )
+        kept = catalog.remember(key, (release, certain, profile))
     return kept  # type: ignore[no-any-return]
 
 

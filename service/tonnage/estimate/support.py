@@ -11,6 +11,7 @@ from tonnage.estimate.backends import capability, runs
 from tonnage.estimate.placement import support
 from tonnage.kept import recent
 from tonnage.spec.card import Placement, Serving
+from tonnage.spec.engine import Hardware
 from tonnage.spec.facts import Gpu, KvFormat, WeightFormat
 from tonnage.spec.report import Finding
 from tonnage.spec.workload import Workload
@@ -39,7 +40,9 @@ def support_findings(workload: Workload) -> tuple[Finding, ...]:
     engine = None if serving is None else str(serving.__struct_config__.tag)
     framework = None if training is None else training.framework
     found = layout_findings(workload.placement, engine, framework)
-    found += _of_facts(engine, framework, workload.gpu, workload.weight_format, workload.kv_formats)
+    found += _readable(engine, workload.gpu, workload.weight_format, workload.kv_formats)
+    if workload.gpu is not None:
+        found += _accelerator(engine, framework, runs(workload.tool), workload.gpu)
     if not workload.model.known:
         found = (*found, _COUNT_ALONE)
     return found if serving is None else found + _too_long(serving, engine)
@@ -96,32 +99,28 @@ def layout_findings(placement: Placement, engine: str | None, framework: str | N
 
 
 @recent(4096)
-def _of_facts(
-    engine: str | None,
-    framework: str | None,
-    gpu: Gpu | None,
-    weight_format: WeightFormat,
-    kv_formats: tuple[KvFormat, KvFormat] | None,
-) -> tuple[Finding, ...]:
-    found = list(_formats(engine, gpu, weight_format, kv_formats))
-    if gpu is not None:
-        found += _accelerator(engine, framework, gpu)
-    return tuple(found)
-
-
-def _accelerator(engine: str | None, framework: str | None, gpu: Gpu) -> Iterator[Finding]:
-    where, who = runs(engine, framework), engine or framework
-    field = "/serving/engine" if engine is not None else "/training/framework"
+def _accelerator(engine: str | None, framework: str | None, where: Hardware, gpu: Gpu) -> tuple[Finding, ...]:
+    """What stands against the engine or framework on this accelerator."""
+    who, field = engine or framework, "/serving/engine" if engine is not None else "/training/framework"
+    found: tuple[Finding, ...] = ()
     have, least = capability(gpu.compute_capability), capability(where.minimum_compute_capability)
     if have is not None and least is not None and have < least:
         words = f"{who} needs compute capability {where.minimum_compute_capability}, {gpu.name} has {gpu.compute_capability}"
-        yield Finding(status="excluded", reason=f"{words} ({where.source})", field=field)
+        found = (Finding(status="excluded", reason=f"{words} ({where.source})", field=field),)
     if gpu.vendor in where.possible:
         words = f"{who} on {gpu.vendor} depends on a plugin or branch, whose memory is not modelled"
-        yield Finding(status="needs_confirmation", reason=f"{words} ({where.source})", field=field)
-    elif gpu.vendor not in where.established:
+        return (*found, Finding(status="needs_confirmation", reason=f"{words} ({where.source})", field=field))
+    if gpu.vendor not in where.established:
         words = f"{who} does not run on {gpu.vendor} ({where.source})"
-        yield Finding(status="excluded", reason=words, field=field)
+        return (*found, Finding(status="excluded", reason=words, field=field))
+    return found
+
+
+@recent(4096)
+def _readable(
+    engine: str | None, gpu: Gpu | None, weight_format: WeightFormat, kv_formats: tuple[KvFormat, KvFormat] | None
+) -> tuple[Finding, ...]:
+    return tuple(_formats(engine, gpu, weight_format, kv_formats))
 
 
 def _formats(

@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 
 from tonnage.catalog import Catalog
+from tonnage.catalog.resolve import tool_of
 from tonnage.estimate.assemble import account_of, assemble
 from tonnage.estimate.identity import digest, versions
 from tonnage.fit import ranking
@@ -34,7 +35,7 @@ def fit(catalog: Catalog, request: FitRequest, *, fetch: Fetch | None = None) ->
     Raises:
         SizingError: A name is unknown, the request contradicts itself, or no law covers it.
     """
-    need = Need(request, newest_price=newest_price(catalog.packages))
+    need = Need(request, newest_price=newest_price(catalog.packages), tool=tool_of(catalog, request))
     _ = need.currency
     search = Search(catalog, need, variants=variants_of(catalog, request, fetch))
     judged = search.all()

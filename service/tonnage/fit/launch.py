@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
+from tonnage.fit.images import HUB, SHARED_MEMORY, Container, container, docker_line
 from tonnage.fit.packages import Order
 from tonnage.fit.technical import Technical
 from tonnage.spec.card import KvTypes, ModelCard, SizingCard
@@ -13,8 +14,6 @@ from tonnage.units import GiB, ceil_div
 
 Flags = Iterator[tuple[str, Any]]
 
-IMAGES = {"vllm": "vllm/vllm-openai", "sglang": "lmsysorg/sglang", "ollama": "ollama/ollama"}
-"""Repositories on Docker Hub; engines published elsewhere take $IMAGE."""
 RESOURCES = {
     "nvidia": "nvidia.com/gpu",
     "amd": "amd.com/gpu",
@@ -24,8 +23,6 @@ RESOURCES = {
 }
 PIPELINED = {"megatron", "torchtitan", "deepspeed"}
 """Frameworks with pipeline stages of their own; the others spread layers by device_map."""
-SHARED_MEMORY = 8 * GiB
-"""Shared memory for the exchange between worker processes; the container default of 64 MiB is too small for NCCL. [bytes]"""
 
 
 def launch(technical: Technical, order: Order, card: SizingCard) -> Launch:
@@ -43,12 +40,15 @@ def launch(technical: Technical, order: Order, card: SizingCard) -> Launch:
     model = _model_name(card)
     command = tuple(_command(technical, order, card, model))
     env = dict(_environment(technical, card))
+    found = container(technical, card)
+    notes = [*([found.note] if found.note else []), *_notes(technical, order, card, model)]
     return Launch(
         command=command,
         env=env,
-        docker=_docker(technical, order, card, command, env),
-        kubernetes=kubernetes(technical, order, command, env),
-        notes=tuple(_notes(technical, order, card, model)),
+        image=found.name,
+        docker=docker_line(technical, order, command, env, found),
+        kubernetes=kubernetes(technical, order, command, env, found),
+        notes=tuple(notes),
     )
 
 
@@ -56,23 +56,31 @@ def resource_name(gpu: Gpu) -> str:
     """Name the device plug-in gives this GPU; MIG slices by their profile."""
     if gpu.mig_parent is not None:
         return f"nvidia.com/mig-{gpu.id.partition(':')[2]}"
+    if gpu.id.startswith("gaudi"):
+        return "habana.ai/gaudi"
     return RESOURCES.get(gpu.vendor, f"{gpu.vendor}.com/gpu")
 
 
-def kubernetes(technical: Technical, order: Order, command: tuple[str, ...], env: dict[str, str]) -> dict[str, Any]:
+def kubernetes(
+    technical: Technical, order: Order, command: tuple[str, ...], env: dict[str, str], found: Container
+) -> dict[str, Any]:
     """Part of a pod specification: resources, command, environment, shared memory."""
     per_host = min(order.package.gpus_per_host, technical.placement.gpus)
     resources: dict[str, Any] = {"limits": {resource_name(technical.gpu): str(per_host)}}
     if technical.host is not None and technical.host.high:
         resources["requests"] = {"memory": f"{ceil_div(technical.host.high, GiB * order.hosts)}Gi"}
-    container: dict[str, Any] = {"name": "engine", "resources": resources}
-    if command:
-        container["command"] = list(command)
+    engine: dict[str, Any] = {"name": "engine", "resources": resources}
+    if found.image is not None and found.image.registry == HUB:
+        engine["image"] = found.name
+    if command and (found.image is None or not found.image.serves_alone):
+        engine["command"] = [*command, *found.arguments]
+    if found.image is not None:
+        engine["ports"] = [{"containerPort": found.image.port}]
     if env:
-        container["env"] = [{"name": name, "value": value} for name, value in env.items()]
+        engine["env"] = [{"name": name, "value": value} for name, value in env.items()]
     if per_host > 1:
-        container["volumeMounts"] = [{"name": "shm", "mountPath": "/dev/shm"}]  # noqa: S108 (the mount point NCCL uses)
-    spec: dict[str, Any] = {"containers": [container]}
+        engine["volumeMounts"] = [{"name": "shm", "mountPath": "/dev/shm"}]  # noqa: S108 (the mount point NCCL uses)
+    spec: dict[str, Any] = {"containers": [engine]}
     if per_host > 1:
         limit = f"{SHARED_MEMORY // GiB}Gi"
         spec["volumes"] = [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": limit}}]
@@ -274,32 +282,12 @@ def _environment(technical: Technical, card: SizingCard) -> Iterator[tuple[str, 
             yield "OLLAMA_FLASH_ATTENTION", "1" if serving.flash_attn else "0"
 
 
-def _docker(technical: Technical, order: Order, card: SizingCard, command: tuple[str, ...], env: dict[str, str]) -> str:
-    engine = None if card.serving is None else str(card.serving.__struct_config__.tag)
-    devices = (
-        ["--device", "/dev/kfd", "--device", "/dev/dri"]
-        if technical.gpu.vendor == "amd"
-        else ["--gpus", _gpus(technical, order)]
-    )
-    words = ["docker", "run", "--rm", *devices, "--shm-size", f"{SHARED_MEMORY // GiB}g", "-p", "8000:8000"]
-    for name, value in env.items():
-        words += ["-e", f"{name}={value}"]
-    if engine not in IMAGES:
-        return f'{shlex.join(words)} "$IMAGE" {shlex.join(command)}'.rstrip()
-    version = None if card.serving is None else card.serving.engine_version
-    tag = "latest" if version is None else f"v{version.removeprefix('v')}" if engine != "ollama" else version
-    arguments = command[2:] if engine == "vllm" else command
-    model = ("--model",) if engine == "vllm" else ()
-    return shlex.join([*words, f"{IMAGES[engine]}:{tag}", *model, *arguments])
-
-
-def _gpus(technical: Technical, order: Order) -> str:
-    used = min(order.package.gpus_per_host, technical.placement.gpus)
-    return "all" if used == order.package.gpus_per_host else str(used)
-
-
 def _notes(technical: Technical, order: Order, card: SizingCard, model: str | None) -> Iterator[str]:
-    if technical.variant.weight_format.kind in {"file-mix", "tensor-type"}:
+    engine = None if card.serving is None else str(card.serving.__struct_config__.tag)
+    if engine == "ollama":
+        pull = shlex.join(["docker", "exec", "-it", "CONTAINER", "ollama", "run", model or "MODEL"])
+        yield f"the server takes its models over its port: {pull}"
+    elif technical.variant.weight_format.kind in {"file-mix", "tensor-type"}:
         yield f"./model.gguf stands for a file of {model or 'the model'} in {technical.variant.weight_format.id}"
         return
     if model is None:

@@ -4,8 +4,10 @@ from decimal import Decimal
 from functools import cached_property
 
 from tonnage.errors import ContradictoryWorkload
+from tonnage.estimate.backends import runs
 from tonnage.fit.pricing import duration_hours, money
 from tonnage.spec.card import Placement, Size
+from tonnage.spec.engine import Profile
 from tonnage.spec.fit import Allow, FitRequest, Requirements
 from tonnage.units import parse_size
 
@@ -15,12 +17,13 @@ DEFAULT_MAX_PRICE_AGE_DAYS = 365
 class Need:
     """What stays fixed while packages are compared."""
 
-    def __init__(self, request: FitRequest, *, newest_price: str | None) -> None:
+    def __init__(self, request: FitRequest, *, newest_price: str | None, tool: Profile | None = None) -> None:
         """
         Need of one request.
 
         Args:
             request: As decoded.
+            tool: The engine or framework; None: neither is stated.
             newest_price: Newest date among the catalogue's prices; stands for today where no order date is given.
         """
         self.request = request
@@ -28,6 +31,7 @@ class Need:
         self.training = request.training
         self.engine = None if request.serving is None else str(request.serving.__struct_config__.tag)
         self.framework = None if request.training is None else request.training.framework
+        self.hardware = runs(tool)
         self.today = request.requirements.order_date or newest_price
 
     @property

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from tonnage.errors import Unsupported
-from tonnage.estimate.backends import capability, runs
+from tonnage.estimate.backends import capability
 from tonnage.estimate.support import layout_findings
 from tonnage.fit.links import fast_domain, links
 from tonnage.fit.need import DEFAULT_MAX_PRICE_AGE_DAYS, Need
@@ -108,7 +108,7 @@ def _stated_layout(layout: Placement, need: Need) -> Judged | None:
 
 def engine(gpu: Gpu, need: Need) -> Judged:
     """Whether the engine or framework runs on this accelerator."""
-    where, who = runs(need.engine, need.framework), need.engine or need.framework or "no engine is stated; PyTorch"
+    where, who = need.hardware, need.engine or need.framework or "no engine is stated; PyTorch"
     have, least = capability(gpu.compute_capability), capability(where.minimum_compute_capability)
     if have is not None and least is not None and have < least:
         return Judged(

@@ -25,6 +25,45 @@ class Release(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     source: str
 
 
+class Hardware(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Accelerators an engine or framework runs on: established, possible with a plugin or branch, or not at all."""
+
+    __hash__ = object.__hash__  # one record per load: results are remembered by identity, not by its content
+
+    established: tuple[str, ...]
+    """Vendors."""
+    possible: tuple[str, ...] = ()
+    """Vendors whose support is a plugin or branch, whose memory is not modelled."""
+    minimum_compute_capability: str | None = None
+    """Oldest NVIDIA generation."""
+    source: str
+
+
+class Image(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A published container image of an engine, for the accelerators it is made for."""
+
+    vendor: str = "nvidia"
+    gpus: tuple[str, ...] = ()
+    """Beginnings of GPU ids; none: all of the vendor."""
+    registry: str = "Docker Hub"
+    repository: str
+    tag: str
+    """With {version} in place of the engine's version."""
+    since: str | None = None
+    """First and last version whose tags are named so; none: all."""
+    until: str | None = None
+    starts: int = 0
+    """Words of the command that the image begins with by itself. [unitless]"""
+    serves_alone: bool = False
+    """The image takes no model: it serves, and is told over its port."""
+    arguments: tuple[str, ...] = ()
+    """What the server needs to be reached from outside the container."""
+    port: int
+    cache: str | None = None
+    """Where the image keeps what it downloads."""
+    source: str
+
+
 class Profile(Struct, frozen=True, kw_only=True):
     """One engine or framework: the head of its file, and its releases, oldest first."""
 
@@ -37,6 +76,8 @@ class Profile(Struct, frozen=True, kw_only=True):
     source: str
     aliases: tuple[str, ...] = ()
     notes: str | None = None
+    hardware: Hardware | None = None
+    images: tuple[Image, ...] = ()
     releases: tuple[Any, ...] = ()
     """Records of `spec.engines.<engine>.RELEASE`."""
 

@@ -268,6 +268,8 @@ class Launch(Struct, frozen=True, kw_only=True):
 
     command: tuple[str, ...]
     env: dict[str, str]
+    image: str | None = None
+    """Container image with its tag; None where none is known for this accelerator."""
     docker: str
     kubernetes: dict[str, Any]
     notes: tuple[str, ...] = ()

@@ -5,6 +5,7 @@ from typing import Any
 from msgspec import Struct
 
 from tonnage.spec.card import Failure, Measurement, Placement, Serving, SizingCard, Training
+from tonnage.spec.engine import Profile
 from tonnage.spec.facts import Gpu, KvFormat, Optimizer, WeightFormat
 from tonnage.spec.model import Model
 from tonnage.spec.report import Assumption, Finding
@@ -22,6 +23,8 @@ class Workload(Struct, frozen=True, kw_only=True):
     training: Training | None = None
     profile: Any = None
     """Engine or framework facts of the version at hand: a spec.engine or spec.framework record."""
+    tool: Profile | None = None
+    """The engine or framework itself: what it runs on, its images; None: neither is stated."""
     profile_certain: bool = True
     """False when the version is newer than any profile: the newest is used and confirmation is needed."""
     kv_formats: tuple[KvFormat, KvFormat] | None = None
