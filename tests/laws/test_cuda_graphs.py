@@ -32,12 +32,25 @@ def test_v0_captures_up_to_the_requests_rounded_up():
 
 def test_a_capture_is_base_nodes_and_the_pool_of_the_largest_batch():
     # vLLM 0.19, Llama-2-7B on H100: 0.89 GiB
-    size = cuda_graphs.captured(
-        layers=32, sizes=51, largest=512, hidden_size=4096, element_bytes=2,
-        base=295_279_001, per_node=157_903, buffer_layers=104,
-    )  # fmt: skip
+    nodes = cuda_graphs.captured(layers=32, sizes=51, base=115_000_000, per_size=2_200_000, per_node=172_000)
+    hidden = cuda_graphs.captured_buffers(rows=512, width=4096, buffers=80)
+    mlp = cuda_graphs.captured_buffers(rows=512, width=11008, buffers=7.5)
 
-    assert 0.89 == pytest.approx(size / GiB, rel=0.05)
+    assert 0.89 == pytest.approx((nodes + hidden + mlp) / GiB, rel=0.05)
+    assert 115_000_000 == cuda_graphs.captured(layers=32, sizes=0, base=115_000_000, per_size=1, per_node=1)
+
+
+def test_adapters_add_nodes_by_layer_and_size():
+    # vLLM 0.8.1, Llama-3.2-3B on A100 with adapters: 0.38 GiB for 43 sizes of 28 layers
+    plain = cuda_graphs.captured(layers=28, sizes=43, base=40_000_000, per_size=0, per_node=165_000)
+    adapters = cuda_graphs.captured_adapters(layers=28, sizes=43, per_node=140_000)
+
+    assert 0.38 == pytest.approx((plain + adapters) / GiB, rel=0.02)
+    assert 0 == cuda_graphs.captured_adapters(layers=28, sizes=0, per_node=140_000)
+
+
+def test_an_indexer_scores_every_position_for_every_row():
+    assert 1.5625 == cuda_graphs.indexer_logits(rows=512, max_model_len=819_200) / GiB
 
 
 def test_yi_34b_on_four_cards_without_nvlink_needs_over_two_gib_for_its_reductions():

@@ -34,3 +34,10 @@ def test_a_request_table_of_2049_long_requests_takes_a_gib():
 
 def test_block_tables_hold_a_number_for_every_block():
     assert 256 * 8192 * 4 == runtime.block_tables(max_num_seqs=256, max_model_len=131_072, block_size=16)
+
+
+def test_growth_outside_torch_is_modules_buffers_and_the_host_where_it_is_the_same_memory():
+    assert 1_700_000_000 == runtime.growth_outside_torch(
+        modules=150_000_000, runner_buffers=150_000_000, host=1_400_000_000
+    )
+    assert 40_000_000 == runtime.growth_outside_torch(modules=40_000_000)

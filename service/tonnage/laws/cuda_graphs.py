@@ -57,42 +57,64 @@ def decode_capture_sizes(*, max_num_seqs: int) -> tuple[int, ...]:
     return tuple(size for size in (1, 2, 4) if size <= last) + tuple(range(8, last + 1, 8))
 
 
-def captured(
-    *,
-    layers: int,
-    sizes: int,
-    largest: int,
-    hidden_size: int,
-    element_bytes: int,
-    base: int,
-    per_node: int,
-    buffer_layers: float,
-    mixture_of_experts: int = 0,
-) -> int:
+def captured(*, layers: int, sizes: int, base: int, per_size: int, per_node: int) -> int:
     """
-    Memory that capturing takes: a base, nodes by layer and size, and a pool of hidden-sized buffers of the largest
-    batch.
+    What capturing takes beside the buffers of the captured batches: a base, and nodes by size and layer.
 
     Args:
         layers: Decoder layers of this rank. [layers]
         sizes: Captured batch sizes. [unitless]
-        largest: Largest captured batch. [requests]
-        hidden_size: Width of the model. [elements]
-        element_bytes: dtype of the buffers. [bytes]
         base: Capture-stream workspaces and the first graph. [bytes]
+        per_size: Of every captured size whatever the layers. [bytes]
         per_node: Nodes of one layer at one size. [bytes]
-        buffer_layers: Hidden-sized buffers the pool keeps. [unitless]
-        mixture_of_experts: More for a model with experts. [bytes]
 
     Returns:
         Size. [bytes]
 
     Source:
-        measured: tests/measured/serving_vllm.json (20 start-up logs of 0.19 on H100; constants in
+        measured: tests/measured/serving_vllm.json (28 start-up logs of 0.19 on H100; constants in
         catalog/data/engines/vllm.toml)
     """
-    pool = int(buffer_layers * largest * hidden_size * element_bytes)
-    return base + layers * sizes * per_node + pool + mixture_of_experts
+    return base + sizes * (per_size + layers * per_node)
+
+
+def captured_buffers(*, rows: int, width: int, buffers: float, element_bytes: int = 2) -> int:
+    """
+    Buffers of the largest captured batch that the graphs' common pool keeps.
+
+    Args:
+        rows: Largest captured batch, times the experts of a token for experts' outputs. [requests]
+        width: Width of the buffers. [elements]
+        buffers: How many stay. [unitless]
+        element_bytes: dtype. [bytes]
+
+    Returns:
+        Size. [bytes]
+
+    Source:
+        as `captured`
+    """
+    return int(buffers * rows * width * element_bytes)
+
+
+def captured_adapters(*, layers: int, sizes: int, per_node: int) -> int:
+    """
+    More memory of graphs in which adapters may be active: two kernels for every adapted matrix.
+
+    Args:
+        layers: Decoder layers of this rank. [layers]
+        sizes: Captured batch sizes. [unitless]
+        per_node: Adapters' nodes of one layer and one size, and the same size without adapters where both are
+            captured. [bytes]
+
+    Returns:
+        Size. [bytes]
+
+    Source:
+        vllm-project/vllm@0.11.1 vllm/v1/cudagraph_dispatcher.py initialize_cudagraph_keys (has_lora: both cases);
+        constants measured, see catalog/data/engines/vllm.toml
+    """
+    return layers * sizes * per_node
 
 
 def captured_reductions(*, layers: int, sizes: int, per_reduction: int) -> int:
@@ -112,6 +134,25 @@ def captured_reductions(*, layers: int, sizes: int, per_reduction: int) -> int:
         tests/measured/serving_sglang.json#sgl-qwq32b-l4x4
     """
     return 2 * layers * sizes * per_reduction
+
+
+def indexer_logits(*, rows: int, max_model_len: int) -> int:
+    """
+    Scores of a sparse-attention indexer over the longest request, which a full decode graph keeps in its pool.
+
+    Args:
+        rows: Largest captured decode batch. [tokens]
+        max_model_len: Longest request. [tokens]
+
+    Returns:
+        One fp32 score for every row and position. [bytes]
+
+    Source:
+        vllm-project/vllm@0.26.0 vllm/model_executor/layers/sparse_attn_indexer.py (decode), vllm/utils/deep_gemm.py
+        fp8_fp4_paged_mqa_logits ("[B * next_n, max_model_len], dtype torch.float32");
+        measured: tests/measured/serving_vllm.json#vllm026-glm52-nvfp4-b200
+    """
+    return 4 * rows * max_model_len
 
 
 def dequantized_gate_up(*, hidden_size: int, width: int, element_bytes: int) -> int:

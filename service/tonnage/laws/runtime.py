@@ -23,6 +23,25 @@ def custom_all_reduce(*, buffer: int = 8 * MiB, buffers: int = 2) -> int:
     return buffer * buffers
 
 
+def growth_outside_torch(*, modules: int, runner_buffers: int = 0, host: int = 0) -> int:
+    """
+    What a GPU holds more after a profile run than before the model, torch's own pool apart ("non-torch").
+
+    Args:
+        modules: Kernels loaded on the way and their local memory; measured by release and card. [bytes]
+        runner_buffers: Buffers of the runner, where free memory is what is compared. [bytes]
+        host: Growth of the processes on the host, where it is the same memory. [bytes]
+
+    Returns:
+        Size. [bytes]
+
+    Source:
+        vllm-project/vllm@0.27.0 vllm/utils/mem_utils.py MemorySnapshot.measure (free memory; of the host on integrated
+        GPUs); constants measured, see catalog/data/engines/vllm.toml
+    """
+    return modules + runner_buffers + host
+
+
 SYMMETRIC_MEMORY_9 = {2: 64 * MiB, 4: 32 * MiB, 6: 64 * MiB, 8: 64 * MiB}
 
 

@@ -17,20 +17,22 @@ from tonnage.estimate.serving.vllm_compressed_cache import BLOCK, compressed_lay
 from tonnage.estimate.serving.vllm_profile import Peak, Rank, peak
 from tonnage.estimate.serving.vllm_runtime import Graphs, Outside, graphs, outside
 from tonnage.estimate.serving.vllm_settings import Settings, reach, settings, traits
-from tonnage.estimate.serving.vllm_weights import Loaded, buffers, expert_ranks, loaded_weights, lora_slots
-from tonnage.estimate.weights import StageWeights, disk_bytes, stage_weights
+from tonnage.estimate.serving.vllm_weight_bands import held_weights
+from tonnage.estimate.serving.vllm_weights import (
+    Loaded,
+    RotaryTables,
+    buffers,
+    expert_ranks,
+    loaded_weights,
+    lora_slots,
+)
+from tonnage.estimate.weights import StageWeights
 from tonnage.laws import budget
 from tonnage.spec import card
 from tonnage.spec.facts import Gpu
 from tonnage.spec.report import Account, Amount, GpuLoad, Host, KvCache, PhaseItems, exactly
 from tonnage.spec.workload import Workload
-from tonnage.units import GiB, MiB
 
-_WEIGHT_SLACK = 32 * MiB
-"""A rotary table more or less: checkpoints of one architecture differ in their longest position. [bytes]"""
-_WEIGHT_BANDS = {"plain": 0.003, "fp8": 0.006, "int8": 0.006, "mxfp4": 0.01}
-_WEIGHT_BAND = 0.02
-_COUNT_BAND = 0.1
 _LATENT_ALIGN = 64
 _MLA_HEADS = {"latent": None, "heads": 0, "heads_of_256": 256}
 """Width of cached heads by what a release caches of MLA layers; None: latents. [elements]"""
@@ -44,6 +46,8 @@ class RankAccount(Struct, frozen=True, kw_only=True):
     weights: Amount
     buffers: int
     lora: int
+    lora_later: int
+    """Adapter slots that no budget of the release counts. [bytes]"""
     draft: int
     states: int
     """Recurrent states that the engine keeps beside its pool, for every request that may run. [bytes]"""
@@ -153,10 +157,17 @@ def _plan(workload: Workload) -> Plan:
         chosen=chosen,
         frame=frame,
         request_blocks=each,
-        cache=vllm_capacity.kv_cache(frame.ranks[0].pool, cut, chosen, frame.blocks),
+        cache=vllm_capacity.kv_cache(_printed_pool(frame.ranks), cut, chosen, frame.blocks),
         host=vllm_items.host(workload, chosen, frame.offloaded),
         unknowns=vllm_findings.unknowns(workload, chosen, drafted=frame.drafted),
     )
+
+
+def _printed_pool(ranks: tuple[RankAccount, ...]) -> Amount:
+    """The first rank's; ranks of its stage that see no logits print more, and any of them may be what a log shows."""
+    first = ranks[0].pool
+    most = max((rank.pool.high for rank in ranks if rank.stage == ranks[0].stage), default=first.high)
+    return first if most == first.high else Amount(first.low, first.expected, most)
 
 
 def _frame(workload: Workload, _reach: int | None) -> Frame:
@@ -236,10 +247,15 @@ def _stage_ranks(common: Common, stage: StageWeights) -> Iterator[RankAccount]:
     last = stage.stage == len(common.loaded.stages) - 1
     held = stage.layers or None
     shape = rank_shape(workload.model, held, tensor_parallel_size=tp, expert_parallel_size=common.experts)
-    weights, offloaded = _weights(common, stage)
+    weights, offloaded = held_weights(
+        workload,
+        stage.total,
+        optional_kernels=kernel.name == "gpt_oss_triton" and not chosen.release.triton_kernels_bundled,
+    )
     beside_weights = _beside_weights(common, stage)
     lora = workload.serving.lora if workload.serving is not None else None
-    slots = lora_slots(workload.model, lora, stage.layers, chosen, tp) if lora is not None else 0
+    slots = _slots(common, stage) if lora is not None else 0
+    later = slots if chosen.legacy and not chosen.release.v0_counts_adapters else 0
     graph = graphs(shape, chosen, kernel.family, lora=lora is not None, ranks=tp)
     for samples, ranks in _sampling_ranks(chosen, last, stage.stage * tp, tp):
         place = Rank(
@@ -253,13 +269,14 @@ def _stage_ranks(common: Common, stage: StageWeights) -> Iterator[RankAccount]:
         profiled = peak(workload.model, shape, chosen, place, kernel)
         drafted = common.drafted.weights if last else 0
         states = common.states[stage.stage]
-        stored = beside_weights + slots + drafted + states
+        stored = beside_weights + slots - later + drafted + states
         yield RankAccount(
             stage=stage.stage,
             ranks=ranks,
             weights=weights,
             buffers=beside_weights,
-            lora=slots,
+            lora=slots - later,
+            lora_later=later,
             draft=drafted,
             states=states,
             offloaded=offloaded,
@@ -268,6 +285,20 @@ def _stage_ranks(common: Common, stage: StageWeights) -> Iterator[RankAccount]:
             graphs=graph,
             pool=_pool(common, weights=weights, stored=stored, profiled=profiled, graph=graph),
         )
+
+
+def _slots(common: Common, stage: StageWeights) -> int:
+    """Adapter slots of one rank. [bytes]"""
+    workload = common.workload
+    assert workload.serving is not None and workload.serving.lora is not None  # noqa: S101, PT018
+    return lora_slots(
+        workload.model,
+        workload.serving.lora,
+        stage.layers,
+        common.chosen,
+        ranks=workload.placement.tensor_parallel_size,
+        expert_ranks=common.experts,
+    )
 
 
 def _beside_weights(common: Common, stage: StageWeights) -> int:
@@ -281,7 +312,7 @@ def _beside_weights(common: Common, stage: StageWeights) -> int:
         element_bytes=chosen.element_bytes,
         tokens=chosen.max_num_batched_tokens,
         images=chosen.images,
-        local_rope=chosen.release.local_rope_model_types,
+        rope=RotaryTables(chosen.release.local_rope_model_types, chosen.release.mrope_positions_factor),
         absorbed_bytes=_absorbed_bytes(common),
     )
 
@@ -299,27 +330,6 @@ def _sampling_ranks(chosen: Settings, last: bool, first: int, count: int) -> tup
     if not last or not chosen.legacy or count == 1:
         return ((last, ranks),)
     return (True, ranks[:1]), (False, ranks[1:])
-
-
-def _weights(common: Common, stage: StageWeights) -> tuple[Amount, int]:
-    """Weights of a stage on the GPU, and what of them is offloaded to the host."""
-    workload, size = common.workload, stage.total
-    if workload.weight_bytes is not None:
-        size = size * workload.weight_bytes // max(_whole(workload), 1)
-    offload = getattr(workload.serving, "cpu_offload_gb", None) or 0
-    offloaded = min(size, int(offload * GiB))
-    family = "plain" if workload.weight_format.kind == "plain" else workload.weight_format.family
-    part = _WEIGHT_BANDS.get(family, _WEIGHT_BAND) if workload.model.known else _COUNT_BAND
-    held = size - offloaded
-    half = int(size * part) + _WEIGHT_SLACK
-    return Amount(max(0, held - half), held, held + half), offloaded
-
-
-def _whole(workload: Workload) -> int:
-    """The computed checkpoint, which a known file size is compared with. [bytes]"""
-    if workload.model.known:
-        return disk_bytes(workload.model, workload.weight_format, workload.formats)
-    return sum(s.total for s in stage_weights(workload.model, workload.weight_format, workload.formats))
 
 
 def _pool(common: Common, *, weights: Amount, stored: int, profiled: Peak, graph: Graphs) -> Amount:

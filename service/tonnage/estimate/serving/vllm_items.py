@@ -34,12 +34,16 @@ _BUFFERS = Term(
     "buffers", "derived", "laws.serving_buffers.rotary_cache", "vllm/model_executor/layers/rotary_embedding"
 )
 _LORA = Term("lora_adapters", "derived", "laws.serving_buffers.lora_slots", "vllm/lora/layers create_lora_weights")
+_LORA_LATER = Term(
+    "adapter_slots", "derived", "laws.serving_buffers.lora_slots",
+    "vllm-project/vllm@0.7.3 vllm/worker/model_runner.py load_model", inside_budget=False,
+)  # fmt: skip
 _DRAFT = Term("draft_model", "derived", "laws.weights.blocks", "vllm/v1/spec_decode; tensors of the draft")
 _STATES = Term(
     "recurrent_state", "derived", "laws.recurrent_state",
     "vllm-project/vllm@0.7.3 vllm/model_executor/models/mamba_cache.py MambaCacheManager",
 )  # fmt: skip
-_FRAMEWORK = Term("framework", "calibrated", "laws.budget.pool_of_budget", _LOGS, counter="device")
+_FRAMEWORK = Term("framework", "calibrated", "laws.runtime.growth_outside_torch", _LOGS, counter="device")
 _COMMUNICATION = Term("communication", "calibrated", "laws.runtime.fusion_workspace", _LOGS, counter="device")
 _PENALTIES = Term(
     "sampler_state", "derived", "laws.serving_buffers.penalty_counts", "vllm/v1/worker/gpu/sample/penalties.py",
@@ -136,6 +140,9 @@ def _loaded(rank: "RankAccount", workload: Workload) -> tuple[MemoryItem, ...]:
         items.append(_BUFFERS.item(exactly(rank.buffers), "rotary tables, absorbed projections, allocator remainders"))
     if rank.lora:
         items.append(_LORA.item(within(rank.lora, 0.03), "slots, allocated at load"))
+    if rank.lora_later:
+        detail = "loaded after the printed weights; no budget of this release counts them"
+        items.append(_LORA_LATER.item(within(rank.lora_later, 0.03), detail))
     if rank.draft:
         items.append(_DRAFT.item(within(rank.draft, 0.02, 0.1), "its cache is part of the pool"))
     return tuple(items)

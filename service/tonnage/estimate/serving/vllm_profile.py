@@ -6,6 +6,7 @@ the forward pass, the sampler's dummy run and the vision encoder.
 """
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tonnage.estimate.serving import moe_kernels
 from tonnage.estimate.serving.profiled_items import largest_item
@@ -106,6 +107,9 @@ def peak(model: Model, shape: RankShape, settings: Settings, rank: Rank, kernel:
     leading = max(branches, key=lambda b: b.total)
     thin = kernel.quantized or rank.expert_parallel_size > 1
     below, above = _band(leading.name, shape, settings, thin=thin, images=images)
+    if settings.sampler_optional and leading is drawn:
+        others = max(b.total for b in branches if b is not drawn)
+        below = max(below, _without_sort(model, settings, drawn, others, cublas + persistent))
     return Peak(
         activations=leading.activations,
         logits=leading.logits,
@@ -127,9 +131,20 @@ def peak(model: Model, shape: RankShape, settings: Settings, rank: Rank, kernel:
     )
 
 
+_FLASHINFER_SLACK = 0.05
+
+
+def _without_sort(model: Model, settings: Settings, drawn: Branch, others: int, kept: int) -> float:
+    """How much smaller the peak is if FlashInfer draws the samples. [fraction of the peak]"""
+    kernel = sampler.flashinfer_top_k_top_p(rows=_requests(model, settings), vocab_size=model.vocab_size)
+    smaller = max(others, drawn.total - drawn.sampler + kernel)
+    return 1 - (smaller + kept) / (drawn.total + kept) + _FLASHINFER_SLACK
+
+
 def _detail(leading: Branch, settings: Settings) -> str:
     if leading.name == "sampler":
-        return f"the sampler's dummy run of {settings.rows} requests leads"
+        sort = ", which sorts; less where FlashInfer is installed or asked for" if settings.sampler_optional else ""
+        return f"the sampler's dummy run of {settings.rows} requests leads{sort}"
     if leading.name == "encoder":
         return "the vision encoder's dummy batch leads"
     return f"the forward pass of {settings.max_num_batched_tokens} tokens leads"
@@ -259,6 +274,8 @@ class Images(Struct, frozen=True):
     """The tower's own widest moment, pixels included."""
     known: bool = True
     """What the largest image becomes is known."""
+    long: bool = False
+    """It becomes more tokens than a request may have."""
 
 
 NO_IMAGES = Images()
@@ -283,7 +300,8 @@ def _images(model: Model, settings: Settings, rank: Rank) -> Images:
             limit=settings.images_per_prompt,
             max_model_len=settings.max_model_len,
         )
-    return _profiled(model, vision, settings, rank, patches=items * item.patches, tokens=items * item.tokens)
+    found = _profiled(model, vision, settings, rank, patches=items * item.patches, tokens=items * item.tokens)
+    return replace(found, long=True) if item.tokens > settings.max_model_len else found
 
 
 def _requests(model: Model, settings: Settings) -> int:
@@ -338,6 +356,7 @@ def _band(name: str, shape: RankShape, settings: Settings, *, thin: bool, images
     mixture = shape.experts is not None
     cases = (
         (not images.known, (0.15, 5.0)),
+        (settings.legacy and images.long, (0.45, 0.6)),
         (settings.legacy and bool(images.kept), (0.25, 0.6)),
         (name == "encoder", (0.15, 0.3 if thin else 0.18)),
         (shape.mla is not None and name == "forward", (0.10, 1.5)),

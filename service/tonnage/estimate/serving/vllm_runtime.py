@@ -8,6 +8,7 @@ from tonnage.estimate.serving.rank_shape import RankShape
 from tonnage.estimate.serving.vllm_settings import Settings
 from tonnage.laws import cuda_graphs, device_context, runtime, serving_buffers
 from tonnage.spec.card import Placement
+from tonnage.spec.engines.vllm import NonTorch
 from tonnage.spec.model import Model
 from tonnage.spec.report import Amount, exactly, within
 from tonnage.units import MiB
@@ -49,10 +50,11 @@ def outside(model: Model, settings: Settings, placement: Placement) -> Outside:
     """
     release, ranks = settings.release, placement.tensor_parallel_size
     constants = settings.core.non_torch
-    single = _single(settings)
-    if settings.major == 9 and release.sampler == "triton" and model.vocab_size % _VOCABULARY_ALIGNMENT:
-        single += constants.unaligned_vocabulary
-    single += counted_runner_buffers(model, settings)
+    spills = settings.major == 9 and release.sampler == "triton" and model.vocab_size % _VOCABULARY_ALIGNMENT
+    single = runtime.growth_outside_torch(
+        modules=_single(settings, constants) + (constants.unaligned_vocabulary if spills else 0),
+        runner_buffers=counted_runner_buffers(model, settings),
+    )
     context = Amount(0, 0, 0) if settings.core.context_in_budget else _context(settings)
     if ranks == 1:
         staged = placement.pipeline_parallel_size > 1
@@ -69,7 +71,9 @@ def outside(model: Model, settings: Settings, placement: Placement) -> Outside:
     return Outside(
         context=context,
         communicator=exactly(0) if settings.core.communicator_in_budget else _communicator(settings, ranks),
-        framework=exactly(framework),
+        framework=_with_host(
+            _or_legacy(exactly(framework), settings, _single(settings, release.v0.non_torch)), settings
+        ),
         communication=_spread(whole - framework + fusion, half),
     )
 
@@ -97,8 +101,7 @@ def _context(settings: Settings) -> Amount:
     )
 
 
-def _single(settings: Settings) -> int:
-    constants = settings.core.non_torch
+def _single(settings: Settings, constants: NonTorch) -> int:
     if settings.major == 9:
         return constants.single
     return constants.single_by_capability.get(f"{settings.major}.{settings.minor}", constants.single_other)
@@ -114,6 +117,25 @@ def _tensor_parallel(settings: Settings, ranks: int) -> tuple[int, int]:
         return wide, max(constants.spread_tensor, wide // 3)
     amount = _largest_listed(constants.tensor_nvlink, ranks)
     return amount or min(constants.tensor_nvlink.values()), _tensor_half_width(settings)
+
+
+def _with_host(band: Amount, settings: Settings) -> Amount:
+    """With the processes' own growth on the host where that is the same memory; it is hardly known."""
+    if not settings.unified_memory:
+        return band
+    least, usual, most = (
+        runtime.growth_outside_torch(modules=amount, host=host)
+        for amount, host in zip((band.low, band.expected, band.high), settings.release.host_growth, strict=True)
+    )
+    return Amount(least, usual, most)
+
+
+def _or_legacy(band: Amount, settings: Settings, amount: int) -> Amount:
+    """While V1 counts the context and V0 does not, the other engine (VLLM_USE_V1=0) counts so much less."""
+    release = settings.release
+    if settings.legacy or not settings.core.context_in_budget or release.v0.context_in_budget:
+        return band
+    return Amount(min(band.low, max(0, amount - release.v0.non_torch.spread_single)), band.expected, band.high)
 
 
 def _largest_listed(by_ranks: Mapping[str, int], ranks: int) -> int | None:
@@ -142,6 +164,9 @@ def _communicator(settings: Settings, ranks: int) -> Amount:
 
 def _single_band(amount: int, settings: Settings) -> Amount:
     band = _spread(amount, settings.core.non_torch.spread_single)
+    band = _or_legacy(band, settings, _single(settings, settings.release.v0.non_torch))
+    if settings.unified_memory:
+        return _with_host(band, settings)
     if settings.major != _CONSUMER_BLACKWELL:
         return band
     return Amount(band.low, band.expected, band.high + _CONSUMER_BLACKWELL_SURPLUS)
@@ -187,6 +212,36 @@ def _graph_base(settings: Settings) -> int:
     return constants.base_other
 
 
+def _adapters(shape: RankShape, settings: Settings) -> int:
+    """Nodes of the adapters' kernels, and of the second capture without them."""
+    constants = settings.core.graphs
+    doubled = constants.per_node if settings.release.cudagraph_specialize_lora else 0
+    return cuda_graphs.captured_adapters(
+        layers=shape.layers, sizes=len(settings.captures), per_node=constants.lora_per_node + doubled
+    )
+
+
+def _pooled_buffers(shape: RankShape, settings: Settings) -> int:
+    """Of the largest batch: as wide as the model and its MLP, and of every expert a token has."""
+    constants, rows = settings.core.graphs, settings.captures[-1]
+    found = cuda_graphs.captured_buffers(rows=rows, width=shape.hidden_size, buffers=constants.hidden_buffers)
+    found += cuda_graphs.captured_buffers(rows=rows, width=shape.mlp_width, buffers=constants.mlp_buffers)
+    experts = shape.experts
+    if experts is None:
+        return found
+    return found + constants.mixture_of_experts + cuda_graphs.captured_buffers(
+        rows=rows * experts.per_token, width=experts.hidden_size, buffers=constants.expert_buffers
+    )  # fmt: skip
+
+
+def _indexer_scores(shape: RankShape, settings: Settings) -> int:
+    """Of the largest batch that a full graph decodes."""
+    if shape.mla is None or not shape.mla.index_topk or settings.release.cudagraph_mode != "full_and_piecewise":
+        return 0
+    rows = min(settings.captures[-1], settings.max_num_seqs * (1 + settings.speculative_tokens))
+    return cuda_graphs.indexer_logits(rows=rows, max_model_len=settings.max_model_len)
+
+
 def graphs(shape: RankShape, settings: Settings, family: str, *, lora: bool, ranks: int) -> Graphs:
     """
     What capturing takes, and what the engine itself thinks it takes.
@@ -208,17 +263,14 @@ def graphs(shape: RankShape, settings: Settings, family: str, *, lora: bool, ran
     law = cuda_graphs.captured(
         layers=shape.layers,
         sizes=len(settings.captures),
-        largest=settings.captures[-1],
-        hidden_size=shape.hidden_size,
-        element_bytes=2,
         base=_graph_base(settings),
+        per_size=constants.per_size,
         per_node=constants.per_node,
-        buffer_layers=constants.buffer_layers,
-        mixture_of_experts=constants.mixture_of_experts if shape.experts is not None else 0,
     )
-    if lora and not settings.legacy:
-        law = int(law * constants.lora_factor)
-    if family == "bitsandbytes":
+    law += _pooled_buffers(shape, settings) + _indexer_scores(shape, settings)
+    if lora:
+        law += _adapters(shape, settings)
+    if family == "bitsandbytes" and settings.captures[-1] > 1:
         law += constants.bitsandbytes + cuda_graphs.dequantized_gate_up(
             hidden_size=shape.hidden_size, width=shape.mlp_width, element_bytes=settings.element_bytes
         )

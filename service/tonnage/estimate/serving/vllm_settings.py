@@ -69,6 +69,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     l2_cache_bytes: int
     nvswitch: bool
     rocm: bool
+    unified_memory: bool
+    """Host and GPU share one memory."""
     keeps_gate_up: bool
     """The model's code keeps gate and up projection alive until the MLP is done."""
     assumptions: tuple[Assumption, ...]
@@ -77,6 +79,11 @@ class Settings(Struct, frozen=True, kw_only=True):
     def core(self) -> Core:
         """What the engine core that runs counts."""
         return self.release.v0 if self.legacy or self.release.v1 is None else self.release.v1
+
+    @property
+    def sampler_optional(self) -> bool:
+        """Which sampler runs depends on what is installed."""
+        return self.release.flashinfer_optional and not self.legacy and not self.rocm
 
     @property
     def rows(self) -> int:
@@ -188,6 +195,7 @@ class _Reader:
             l2_cache_bytes=(gpu.l2_cache_bytes if gpu is not None else None) or 0,
             nvswitch=gpu is not None and (gpu.nvlink_domain_max or 0) >= _NVSWITCH_DOMAIN,
             rocm=gpu is not None and gpu.vendor == "amd",
+            unified_memory=gpu is not None and gpu.unified_memory,
             keeps_gate_up=self.model.model_type not in release.rebinding_model_types,
             assumptions=tuple(self.notes),
         )
@@ -227,7 +235,7 @@ class _Reader:
         """Batch of the V0 engine: the longest request, unless chunked prefill switches itself on."""
         chunked = self.release.v0_chunked_prefill_tokens
         kind = traits(self.model)
-        plain = not (kind.windows or kind.mla or self.serving.lora or self.serving.speculative or self.model.vision)
+        plain = not (kind.windows or self.serving.lora or self.serving.speculative or self.model.vision)
         if chunked and plain and length > _V0_CHUNKED_ABOVE:
             return chunked
         return max(length, _MULTIMODAL_BATCH if self.model.vision else _SMALLEST_BATCH)
@@ -241,6 +249,9 @@ class _Reader:
         largest = serving.cudagraph_max_capture_size
         if legacy:
             return cuda_graphs.decode_capture_sizes(max_num_seqs=largest or seqs)
+        own = release.capture_limits_by_model_type.get(self.model.model_type) if largest is None else None
+        if own is not None:
+            return _capture_sizes(min(own, tokens), 16)
         if largest is None:
             limit = release.capture_limit
             if major == 10 and release.capture_limit_blackwell is not None:

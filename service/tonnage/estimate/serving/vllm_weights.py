@@ -1,6 +1,7 @@
 """Weights as vLLM loads them: its padding and replication rules, the buffers beside them, adapter slots."""
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -14,12 +15,11 @@ from tonnage.laws import serving_buffers
 from tonnage.spec.card import Placement, ServingLora
 from tonnage.spec.engines.vllm import Vllm as Release
 from tonnage.spec.facts import WeightFormat
-from tonnage.spec.model import Attention, Model, Tensor
+from tonnage.spec.model import Attention, Model, Moe, Tensor
 from tonnage.spec.workload import Workload
+from tonnage.units import ceil_div
 
 _VOCABULARY_MULTIPLE = 64
-_STACKED_MROPE = 4
-"""Multimodal rotary tables reserve four times the positions."""
 
 
 class Padding(Struct, frozen=True):
@@ -38,6 +38,8 @@ _MXFP4_PADDING = {
 }
 _SHARDED_MXFP4 = Padding(intermediate=128, values=256)
 """Of the Triton layout when experts are cut; fitted to one start-up log, no rule found in the source."""
+_STACKED_MROPE = 4
+"""Times the positions that a multimodal rotary table reserves in later releases."""
 _TOWERS = frozenset({"vision", "projector"})
 _DRAFTS = frozenset({"mtp"})
 _MARLIN_SINCE = 8
@@ -156,6 +158,15 @@ def expert_ranks(placement: Placement, workload: Workload) -> int:
     return 1
 
 
+class RotaryTables(NamedTuple):
+    """How a release builds rotary tables."""
+
+    local_model_types: tuple[str, ...]
+    """Models whose windows have a table of their own."""
+    mrope_factor: int
+    """Times the positions that a multimodal table reserves. [unitless]"""
+
+
 @remembered()
 def buffers(
     model: Model,
@@ -166,7 +177,7 @@ def buffers(
     element_bytes: int,
     tokens: int,
     images: bool,
-    local_rope: tuple[str, ...],
+    rope: RotaryTables,
     absorbed_bytes: int,
 ) -> int:
     """
@@ -180,7 +191,7 @@ def buffers(
         element_bytes: dtype of the model. [bytes]
         tokens: max_num_batched_tokens. [tokens]
         images: The vision tower is loaded.
-        local_rope: Model types whose windows have a rotary table of their own.
+        rope: How the release builds its rotary tables.
         absorbed_bytes: Width of the products MLA keeps of its projections, 0 where it keeps copies. [bytes]
 
     Returns:
@@ -188,7 +199,7 @@ def buffers(
     """
     groups = decoder_groups(model, layers or None)
     attentions = [(group.layer.attention, count) for group, count in groups if group.layer.attention is not None]
-    rotary = {key: size for a, _ in attentions for key, size in _rotary(model, a, element_bytes, local_rope)}
+    rotary = {key: size for a, _ in attentions for key, size in _rotary(model, a, element_bytes, rope)}
     absorbed = sum(
         count * _absorbed(model, a, tensor_parallel_size, element_bytes, absorbed_bytes) for a, count in attentions
     )
@@ -203,26 +214,27 @@ def buffers(
 
 
 def _rotary(
-    model: Model, attention: Attention, element_bytes: int, local_rope: tuple[str, ...]
+    model: Model, attention: Attention, element_bytes: int, rope: RotaryTables
 ) -> Iterator[tuple[tuple[str, int], int]]:
     """One table per distinct rotary embedding: windows have their own where the model says so."""
     if attention.rotary not in ("rope", "partial") or not attention.rotary_dim:
         return
-    local = attention.kind == "sliding" and model.model_type in local_rope
-    positions, width = rotary_positions(model, local=local), element_bytes
+    local = attention.kind == "sliding" and model.model_type in rope.local_model_types
+    positions, width = rotary_positions(model, local=local, stacked=rope.mrope_factor), element_bytes
     if attention.kind == "mla" and (model.rope_scaling or {}).get("factor"):
         width = 4
     size = serving_buffers.rotary_cache(positions=positions, rotary_dim=attention.rotary_dim, element_bytes=width)
     yield ("local" if local else "global", attention.rotary_dim), size
 
 
-def rotary_positions(model: Model, *, local: bool) -> int:
+def rotary_positions(model: Model, *, local: bool, stacked: int = _STACKED_MROPE) -> int:
     """
     Positions of a rotary table.
 
     Args:
         model: Architecture.
         local: The table of sliding-window layers, which is not stretched.
+        stacked: Times the positions that a multimodal table reserves. [unitless]
 
     Returns:
         Positions. [tokens]
@@ -231,7 +243,7 @@ def rotary_positions(model: Model, *, local: bool) -> int:
     scaling = {} if local else model.rope_scaling or {}
     kind, factor = scaling.get("rope_type", scaling.get("type")), scaling.get("factor") or 1
     if "mrope_section" in scaling:
-        return positions * _STACKED_MROPE
+        return positions * stacked
     if kind in ("yarn", "deepseek_yarn"):
         return int((scaling.get("original_max_position_embeddings") or positions) * factor)
     if kind in ("longrope", "su"):
@@ -270,7 +282,9 @@ def _deepstack(model: Model, tokens: int, element_bytes: int) -> int:
     )
 
 
-def lora_slots(model: Model, lora: ServingLora, layers: tuple[int, ...], settings: Settings, ranks: int) -> int:
+def lora_slots(
+    model: Model, lora: ServingLora, layers: tuple[int, ...], settings: Settings, *, ranks: int, expert_ranks: int
+) -> int:
     """
     Adapter slots of one rank of a stage.
 
@@ -280,11 +294,20 @@ def lora_slots(model: Model, lora: ServingLora, layers: tuple[int, ...], setting
         layers: Decoder layers of the stage.
         settings: vLLM's settings.
         ranks: Tensor parallel size. [unitless]
+        expert_ranks: Ranks that whole experts are dealt out over; 1: experts are cut. [unitless]
 
     Returns:
         Size. [bytes]
     """
-    widths = _lora_widths(model, " ".join(lora.target_modules or ()), layers, ranks)
+    release = settings.release
+    widths = _lora_widths(
+        model,
+        " ".join(lora.target_modules or ()),
+        layers,
+        ranks,
+        vocabulary=model.model_type in release.lora_vocabulary_model_types,
+        expert_ranks=expert_ranks if release.lora_experts else 0,
+    )
     return serving_buffers.lora_slots(
         max_loras=lora.max_loras,
         max_lora_rank=lora.max_lora_rank,
@@ -294,12 +317,28 @@ def lora_slots(model: Model, lora: ServingLora, layers: tuple[int, ...], setting
 
 
 @remembered()
-def _lora_widths(model: Model, targets: str, layers: tuple[int, ...], ranks: int) -> int:
+def _lora_widths(
+    model: Model, targets: str, layers: tuple[int, ...], ranks: int, *, vocabulary: bool, expert_ranks: int
+) -> int:
+    """Inputs and outputs of all targets; `expert_ranks` is 0 where experts get no adapters. [elements]"""
+    groups = decoder_groups(model, layers or None)
     inside = sum(
         count * sum(_lora_width(t, ranks) for t in group.layer.tensors if _adaptable(t, targets.split()))
-        for group, count in decoder_groups(model, layers or None)
+        for group, count in groups
     )
-    return inside + (0 if targets else 2 * (model.vocab_size + model.hidden_size))
+    if targets:
+        return inside
+    if expert_ranks:
+        inside += sum(count * _expert_widths(model, group.layer.moe, ranks, expert_ranks) for group, count in groups)
+    return inside + (2 * (model.vocab_size + model.hidden_size) if vocabulary else 0)
+
+
+def _expert_widths(model: Model, moe: Moe | None, ranks: int, expert_ranks: int) -> int:
+    """Gate, up and down projection of every expert of this rank."""
+    if moe is None:
+        return 0
+    width = moe.moe_intermediate_size if expert_ranks > 1 else ceil_div(moe.moe_intermediate_size, ranks)
+    return ceil_div(moe.num_experts, expert_ranks) * 3 * ((moe.hidden_size or model.hidden_size) + width)
 
 
 def _adaptable(tensor: Tensor, targets: list[str]) -> bool:

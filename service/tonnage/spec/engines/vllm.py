@@ -54,10 +54,17 @@ class GraphSize(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The same on cards that are not for data centres (compute capability 8.6, 8.9, 12.0): less was captured there. [bytes]"""
     per_node: int
     """Graph nodes of one layer and one captured size, all modes together. [bytes]"""
-    buffer_layers: float
+    per_size: int = 0
+    """Of every captured size whatever the layers. [bytes]"""
+    hidden_buffers: float
     """Hidden-sized buffers of the largest captured batch that the graph pool keeps. [unitless]"""
+    mlp_buffers: float = 0.0
+    """The same of the MLP's width on a rank. [unitless]"""
+    expert_buffers: float = 0.0
+    """Hidden-sized buffers for every token and expert of it. [unitless]"""
     mixture_of_experts: int = 0
-    lora_factor: float = 1.0
+    lora_per_node: int = 0
+    """More of a layer and a captured size with adapters: their own kernels. [bytes]"""
     bitsandbytes: int = 0
     per_reduction: int = 0
     """Of one captured all-reduce without NVLink and custom kernel; measured. [bytes]"""
@@ -98,6 +105,8 @@ class Vllm(Release, frozen=True, kw_only=True, forbid_unknown_fields=True):
     v0_weight_formats: tuple[str, ...] = ()
     """Families of weight formats that still run the V0 engine."""
     v0_model_types: tuple[str, ...] = ()
+    v0_counts_adapters: bool = True
+    """The V0 engine's budget counts adapter slots; else they are loaded between the printed weights and the profile."""
     v0_features: tuple[V0Feature, ...] = ()
     v1_quantized_kv_majors: tuple[int, ...] = ()
     """Compute capabilities whose V1 attention reads a quantized cache. [major number]"""
@@ -117,12 +126,17 @@ class Vllm(Release, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     v0: Core
     v1: Core | None = None
+    host_growth: tuple[int, int, int] = (0, 0, 0)
+    """What the engine's processes grow by in host memory while they start, which counts where it is the GPU's memory too:
+    least, usual, most. [bytes]"""
     consumed_accounting: bool = False
     """The budget is charged by free memory: runner buffers count, and the printed activation includes the graph estimate."""
     fusion_workspace: Literal["none", "granular", "exact"] = "none"
     """FlashInfer's all-reduce fusion: off, each buffer rounded to the multicast granularity, or as requested."""
 
     sampler: Literal["sort", "triton", "flashinfer"]
+    flashinfer_optional: bool = False
+    """FlashInfer's sampler takes the place of the V1 engine's sort where it is installed or asked for."""
     model_runner_v2: ModelRunnerV2 = "none"
     v2_model_types: tuple[str, ...] = ()
     v2_speculators: tuple[str, ...] = ()
@@ -134,8 +148,12 @@ class Vllm(Release, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cudagraph_mode: Literal["decode", "piecewise", "full_and_piecewise"]
     captures_by_requests: bool = True
     """The largest default capture is twice max_num_seqs, as far as the limit goes; else it is the limit."""
+    cudagraph_specialize_lora: bool = False
+    """With adapters enabled every size is captured twice, with and without them."""
     capture_step_above_256: int = 16
     capture_limit: int = 512
+    capture_limits_by_model_type: dict[str, int] = {}  # noqa: RUF012
+    """Models whose largest capture the engine sets itself, whatever max_num_seqs (in steps of 16 from 256). [requests]"""
     capture_limit_blackwell: int | None = None
     """Largest capture on data-centre Blackwell (compute capability 10.x). [requests]"""
     graph_estimate: Literal["none", "v1", "all"] = "none"
@@ -145,10 +163,18 @@ class Vllm(Release, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """MLA keeps products of its projections instead of copies."""
     local_rope_model_types: tuple[str, ...] = ()
     """Models whose sliding-window layers have a rotary table of their own."""
+    lora_vocabulary_model_types: tuple[str, ...] = ()
+    """Models whose embedding and head get adapter slots too (embedding_modules of their class)."""
+    lora_experts: bool = False
+    """Routed experts get adapter slots."""
+    mrope_positions_factor: int = 1
+    """Multimodal rotary tables reserve so many times the positions. [unitless]"""
     rebinding_model_types: tuple[str, ...] = ()
     """Models whose MLP gives its input up as it goes; others keep gate and up projection alive (matters when not compiled)."""
     reduces_out_of_place: bool = False
     """Large all-reduces write into a new tensor."""
+    triton_kernels_bundled: bool = False
+    """The package brings Triton's kernels for MXFP4 experts; else Marlin runs unless they are installed as well."""
     mxfp4_trtllm_multiple: int = 256
     """Expert width that the FlashInfer TRT-LLM kernel of MXFP4 pads to. [elements]"""
     moe_chunk_tokens: int = 0
