@@ -48,7 +48,24 @@ def draft(workload: Workload, kv_formats: tuple[KvFormat, KvFormat], dtype: str)
         return _separate(workload.draft, *kv_formats, dtype, ranks)
     if workload.model.mtp_layers and "mtp" in speculative.method.lower():
         return _prediction(workload.model, workload.weight_format, *kv_formats, dtype=dtype, ranks=ranks)
+    if speculative.method.lower().startswith("eagle"):
+        return _eagle(workload.model, *kv_formats, dtype=dtype, ranks=ranks)
     return NO_DRAFT
+
+
+@remembered()
+def _eagle(model: Model, k_format: KvFormat, v_format: KvFormat, *, dtype: str, ranks: int) -> Draft:
+    """A head whose checkpoint is not stated: one dense layer as the model's last, fed by two hidden states."""
+    last = max((group for group, _ in decoder_groups(model)), key=lambda group: max(group.indices), default=None)
+    if last is None or last.layer.attention is None or last.layer.mlp is None:
+        return NO_DRAFT
+    cut, plain = Cut(ranks, 1, ranks, PLAIN_RULES), plain_format(dtype)
+    joined = 2 * model.hidden_size * model.hidden_size * plain.block_bytes // plain.block_elements
+    return Draft(
+        weights=joined // ranks + sum(tensor_bytes(t, plain, cut) for t in last.layer.tensors),
+        layers=1,
+        layer_token_bytes=layer_cache_bytes_per_token(last.layer, k_format, v_format, ranks),
+    )
 
 
 @remembered()

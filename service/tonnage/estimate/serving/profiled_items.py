@@ -12,11 +12,6 @@ from tonnage.spec.model import Model, Vision
 
 _LARGEST_QWEN_IMAGE = 16_384
 """max_pixels 12,845,056 / 28^2 (Qwen2-VL), longest_edge 16,777,216 / 32^2 (Qwen3-VL). [tokens]"""
-_LARGEST_QWEN3_5_VIDEO = 114_688
-"""
-Longest edge of the video processor (234,881,024 pixels) over two frames and 32^2 pixels a token. Block counts of
-vllm-project/recipes pull request 831 (556 with bf16 weights on 95 GiB) need a profile of this size. [tokens]
-"""
 _VIDEO_FRAME_PAIRS = 7
 _LLAMA4_TILES = 17
 _INTERNVL_TILES = 13
@@ -89,10 +84,6 @@ def _qwen3(vision: Vision, _: int, __: bool) -> Item:
     return _merged(vision, _LARGEST_QWEN_IMAGE)
 
 
-def _qwen3_5(vision: Vision, _: int, videos: bool) -> Item:
-    return _merged(vision, _LARGEST_QWEN3_5_VIDEO if videos else _LARGEST_QWEN_IMAGE)
-
-
 def _merged(vision: Vision, tokens: int) -> Item:
     return Item(tokens, tokens * vision.spatial_merge_size * vision.spatial_merge_size)
 
@@ -144,7 +135,7 @@ _RULES: dict[str, Callable[[Vision, int, bool], Item | None]] = {
     "pixtral": _pixtral,
     "qwen2_vl": _qwen2, "qwen2_vl_vision": _qwen2, "qwen2_5_vl": _qwen2, "qwen2_5_vl_vision": _qwen2,
     "qwen3_vl": _qwen3, "qwen3_vl_vision": _qwen3, "qwen3_vl_moe": _qwen3, "qwen3_vl_moe_vision": _qwen3,
-    "qwen3_5": _qwen3_5, "qwen3_5_vision": _qwen3_5, "qwen3_5_moe": _qwen3_5, "qwen3_5_moe_vision": _qwen3_5,
+    "qwen3_5": _qwen3, "qwen3_5_vision": _qwen3, "qwen3_5_moe": _qwen3, "qwen3_5_moe_vision": _qwen3,
     "llama4_vision_model": _llama4, "llama4": _llama4,
     "internvl_vision": _internvl, "intern_vit_6b": _internvl,
     "gemma4_vision": _gemma4, "gemma4": _gemma4,

@@ -107,6 +107,10 @@ def peak(model: Model, shape: RankShape, settings: Settings, rank: Rank, kernel:
     leading = max(branches, key=lambda b: b.total)
     thin = kernel.quantized or rank.expert_parallel_size > 1
     below, above = _band(leading.name, shape, settings, thin=thin, images=images)
+    if compiles(settings):
+        above = max(above, (branches[0].total + settings.release.cold_compile_bytes - leading.total) / (
+            leading.total + cublas + persistent
+        ))  # fmt: skip
     if settings.sampler_optional and leading is drawn:
         others = max(b.total for b in branches if b is not drawn)
         below = max(below, _without_sort(model, settings, drawn, others, cublas + persistent))

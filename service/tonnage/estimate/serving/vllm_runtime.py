@@ -8,7 +8,7 @@ from tonnage.estimate.serving.rank_shape import RankShape
 from tonnage.estimate.serving.vllm_settings import Settings
 from tonnage.laws import cuda_graphs, device_context, runtime, serving_buffers
 from tonnage.spec.card import Placement
-from tonnage.spec.engines.vllm import NonTorch
+from tonnage.spec.engines.vllm import GraphSize, NonTorch
 from tonnage.spec.model import Model
 from tonnage.spec.report import Amount, exactly, within
 from tonnage.units import MiB
@@ -18,9 +18,6 @@ _COMMUNICATOR = (950 * MiB, 1450 * MiB)
 """NCCL's own buffers over NVLink; free memory at start of H100 with 2 to 8 ranks. [bytes]"""
 
 
-_CONSUMER_BLACKWELL = 12
-_CONSUMER_BLACKWELL_SURPLUS = 1024 * MiB
-"""One RTX 5090 log is short of so much; no cause found. [bytes]"""
 _OTHER_SWITCHED = 300 * MiB
 
 
@@ -165,11 +162,7 @@ def _communicator(settings: Settings, ranks: int) -> Amount:
 def _single_band(amount: int, settings: Settings) -> Amount:
     band = _spread(amount, settings.core.non_torch.spread_single)
     band = _or_legacy(band, settings, _single(settings, settings.release.v0.non_torch))
-    if settings.unified_memory:
-        return _with_host(band, settings)
-    if settings.major != _CONSUMER_BLACKWELL:
-        return band
-    return Amount(band.low, band.expected, band.high + _CONSUMER_BLACKWELL_SURPLUS)
+    return _with_host(band, settings)
 
 
 def _tensor_half_width(settings: Settings) -> int:
@@ -205,16 +198,16 @@ class Graphs(Struct, frozen=True, kw_only=True):
 NO_GRAPHS = Graphs(size=exactly(0), estimate=exactly(0))
 
 
-def _graph_base(settings: Settings) -> int:
-    constants = settings.core.graphs
-    if constants.base_other is None or (settings.major, settings.minor) in _DATA_CENTRE:
-        return constants.base
-    return constants.base_other
+def _constants(settings: Settings) -> GraphSize:
+    core = settings.core
+    if core.graphs_other is None or (settings.major, settings.minor) in _DATA_CENTRE:
+        return core.graphs
+    return core.graphs_other
 
 
 def _adapters(shape: RankShape, settings: Settings) -> int:
     """Nodes of the adapters' kernels, and of the second capture without them."""
-    constants = settings.core.graphs
+    constants = _constants(settings)
     doubled = constants.per_node if settings.release.cudagraph_specialize_lora else 0
     return cuda_graphs.captured_adapters(
         layers=shape.layers, sizes=len(settings.captures), per_node=constants.lora_per_node + doubled
@@ -223,7 +216,7 @@ def _adapters(shape: RankShape, settings: Settings) -> int:
 
 def _pooled_buffers(shape: RankShape, settings: Settings) -> int:
     """Of the largest batch: as wide as the model and its MLP, and of every expert a token has."""
-    constants, rows = settings.core.graphs, settings.captures[-1]
+    constants, rows = _constants(settings), settings.captures[-1]
     found = cuda_graphs.captured_buffers(rows=rows, width=shape.hidden_size, buffers=constants.hidden_buffers)
     found += cuda_graphs.captured_buffers(rows=rows, width=shape.mlp_width, buffers=constants.mlp_buffers)
     experts = shape.experts
@@ -259,11 +252,11 @@ def graphs(shape: RankShape, settings: Settings, family: str, *, lora: bool, ran
     if settings.eager:
         return NO_GRAPHS
     release = settings.release
-    constants = settings.core.graphs
+    constants = _constants(settings)
     law = cuda_graphs.captured(
         layers=shape.layers,
         sizes=len(settings.captures),
-        base=_graph_base(settings),
+        base=constants.base,
         per_size=constants.per_size,
         per_node=constants.per_node,
     )
@@ -274,8 +267,9 @@ def graphs(shape: RankShape, settings: Settings, family: str, *, lora: bool, ran
         law += constants.bitsandbytes + cuda_graphs.dequantized_gate_up(
             hidden_size=shape.hidden_size, width=shape.mlp_width, element_bytes=settings.element_bytes
         )
-    real = int(law * constants.v2_factor) if settings.runner_v2 else law
-    spread = constants.spread if shape.experts is None else constants.spread * 1.4
+    known = settings.core.graphs
+    real = int(law * known.v2_factor) if settings.runner_v2 else law
+    spread = known.spread if shape.experts is None else known.spread * 1.4
     size = Amount(int(real / spread), real, int(real * spread))
     if ranks > 1 and not settings.nvswitch:
         reductions = cuda_graphs.captured_reductions(
@@ -286,6 +280,6 @@ def graphs(shape: RankShape, settings: Settings, family: str, *, lora: bool, ran
     counted = release.graph_estimate == "all" or (release.graph_estimate == "v1" and not settings.runner_v2)
     if not counted or settings.rocm:
         return Graphs(size=size, estimate=exactly(0))
-    estimate = int(law * constants.estimate_factor)
+    estimate = int(law * (known.v2_estimate_factor if settings.runner_v2 else known.estimate_factor))
     wide = 1.5 if shape.experts is None else 2.5
     return Graphs(size=size, estimate=Amount(int(estimate / wide), estimate, int(estimate * wide)))

@@ -15,10 +15,10 @@ _UNLISTED_BITSANDBYTES = 0.15
 5 to 14 % larger (tests/measured/serving_vllm.json: Llama-3.1-8B in both, 5.35 and 5.60 GiB; Qwen2.5-3B)."""
 _UNLISTED_TOWER = 0.1
 """More of a multimodal model's, whose tower such a list may name."""
-_UNLISTED_MIXTURE = 0.03
-_UNLISTED_RECURRENT = 0.12
-"""Upwards, of other quantized formats: lists name attention beside experts (Llama-4-Maverick in fp8, 2.8 %) and recurrent
-layers (Qwen3.5-35B-A3B in GPTQ, 11 %)."""
+_UNLISTED_MIXTURE = {"fp8": 0.03}
+_UNLISTED_RECURRENT = {"gptq": 0.12, "awq": 0.12}
+"""Upwards, of other formats: lists name attention beside experts (Llama-4-Maverick in fp8, 2.8 %) and recurrent layers
+(Qwen3.5-35B-A3B in GPTQ, 11 %)."""
 _OPTIONAL_KERNELS = 0.03
 """Upwards, where the MXFP4 kernel is Marlin unless Triton's kernels are installed as well: it pads to 256 and 128
 (65.9 GiB of gpt-oss-120b instead of 64.3)."""
@@ -59,7 +59,9 @@ def _unlisted(workload: Workload, family: str) -> float:
         return 0.0
     if family == "bitsandbytes":
         return _UNLISTED_BITSANDBYTES + (_UNLISTED_TOWER if model.vision is not None else 0.0)
-    return _UNLISTED_RECURRENT if kind.recurrent else _UNLISTED_MIXTURE if kind.experts else 0.0
+    if kind.recurrent and family in _UNLISTED_RECURRENT:
+        return _UNLISTED_RECURRENT[family]
+    return _UNLISTED_MIXTURE.get(family, 0.0) if kind.experts else 0.0
 
 
 def _whole(workload: Workload) -> int:

@@ -50,8 +50,6 @@ class GraphSize(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     base: int
     """Capture-stream workspaces and the first graph. [bytes]"""
-    base_other: int | None = None
-    """The same on cards that are not for data centres (compute capability 8.6, 8.9, 12.0): less was captured there. [bytes]"""
     per_node: int
     """Graph nodes of one layer and one captured size, all modes together. [bytes]"""
     per_size: int = 0
@@ -70,6 +68,8 @@ class GraphSize(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Of one captured all-reduce without NVLink and custom kernel; measured. [bytes]"""
     estimate_factor: float = 0.0
     """The engine's own estimate over the size this law gives for the V1 runner. [unitless]"""
+    v2_estimate_factor: float = 1.0
+    """The same for the V2 runner. [unitless]"""
     v2_factor: float = 1.0
     """Graphs of the V2 runner over those of the V1 runner. [unitless]"""
     spread: float
@@ -87,6 +87,9 @@ class Core(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The baseline is taken before NCCL starts: its buffers are non-torch."""
     non_torch: NonTorch
     graphs: GraphSize
+    graphs_other: GraphSize | None = None
+    """Of cards that are not for data centres (compute capability 8.6, 8.9, 12.0), which keep less; as the rest if there are
+    none."""
 
 
 V0Feature = Literal[
@@ -144,6 +147,8 @@ class Vllm(Release, frozen=True, kw_only=True, forbid_unknown_fields=True):
     v2_samples_with_parameters: bool = False
     """The V2 dummy sampler runs the fp32 pipeline too."""
     v2_profiles_encoder: bool = True
+    cold_compile_bytes: int = 0
+    """What compiling inside the profile run takes beside the forward pass when nothing is cached yet. [bytes]"""
 
     cudagraph_mode: Literal["decode", "piecewise", "full_and_piecewise"]
     captures_by_requests: bool = True
