@@ -65,8 +65,6 @@ def test_at_least_seventy_percent_are_decided():
 
 
 OPEN = {
-    "v-q38-2x5090-fp8": "the recipe keeps recurrent states in bf16, the request does not say so: half as many blocks",
-    "v-q38-2x5090-nvfp4": "the same",
     "l-1944-dsv3": "no build is stated, and builds before the latent cache need four times as much",
 }
 """Clear reports that we leave to confirmation, and why; strict, so that one that is decided must leave this table."""

@@ -53,6 +53,24 @@ def mlp_compiled(
     return halves * tokens * width * element_bytes + three_streams + l2_cache_bytes
 
 
+def start_cold_or_warm(*, cold: int, warm: int) -> int:
+    """
+    Peak of a profile run of which is not known whether the layers are compiled inside it or found in a cache.
+
+    Args:
+        cold: Peak when nothing is cached yet, whatever the model; measured by release. [bytes]
+        warm: Peak with a cache. [bytes]
+
+    Returns:
+        Middle of both. [bytes]
+
+    Source:
+        measured: vllm-project/vllm issue 38516 (RTX 5080, 0.18.0), start-up logs of 0.22.0 on L40S, 0.23.0 on RTX 4090
+        (with and without a cache), 0.24.0 on RTX 5090 and RTX 4090
+    """
+    return (cold + warm) // 2
+
+
 def mlp_eager(
     *,
     tokens: int,

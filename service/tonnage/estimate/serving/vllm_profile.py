@@ -104,13 +104,14 @@ def peak(model: Model, shape: RankShape, settings: Settings, rank: Rank, kernel:
         )
     if images.peak:
         branches.append(Branch(name="encoder", activations=0, vision=images.peak))
+    warm = max(branches, key=lambda b: b.total)
+    branches += _cold_start(settings, warm, images.kept)
     leading = max(branches, key=lambda b: b.total)
     thin = kernel.quantized or rank.expert_parallel_size > 1
     below, above = _band(leading.name, shape, settings, thin=thin, images=images)
-    if compiles(settings):
-        above = max(above, (branches[0].total + settings.release.cold_compile_bytes - leading.total) / (
-            leading.total + cublas + persistent
-        ))  # fmt: skip
+    if leading is not warm:
+        half = 1 - warm.total / leading.total
+        below, above = half + below, half + _COLD_SPREAD
     if settings.sampler_optional and leading is drawn:
         others = max(b.total for b in branches if b is not drawn)
         below = max(below, _without_sort(model, settings, drawn, others, cublas + persistent))
@@ -136,6 +137,17 @@ def peak(model: Model, shape: RankShape, settings: Settings, rank: Rank, kernel:
 
 
 _FLASHINFER_SLACK = 0.05
+_COLD_SPREAD = 0.2
+
+
+def _cold_start(settings: Settings, warm: Branch, kept: int) -> list[Branch]:
+    """Compiling the layers when nothing is cached yet, as in a new container; the middle of both kinds of starts."""
+    if not compiles(settings) or settings.data_centre or not settings.release.cold_compile_bytes:
+        return []
+    size = serving_activations.start_cold_or_warm(
+        cold=settings.release.cold_compile_bytes + kept, warm=warm.total
+    )  # fmt: skip
+    return [Branch(name="compile", activations=size - kept, vision=kept)] if size > warm.total else []
 
 
 def _without_sort(model: Model, settings: Settings, drawn: Branch, others: int, kept: int) -> float:
@@ -149,6 +161,8 @@ def _detail(leading: Branch, settings: Settings) -> str:
     if leading.name == "sampler":
         sort = ", which sorts; less where FlashInfer is installed or asked for" if settings.sampler_optional else ""
         return f"the sampler's dummy run of {settings.rows} requests leads{sort}"
+    if leading.name == "compile":
+        return "between a start that compiles inside the profile run and one that finds its compile cache"
     if leading.name == "encoder":
         return "the vision encoder's dummy batch leads"
     return f"the forward pass of {settings.max_num_batched_tokens} tokens leads"
@@ -279,7 +293,7 @@ class Images(Struct, frozen=True):
     known: bool = True
     """What the largest image becomes is known."""
     long: bool = False
-    """It becomes more tokens than a request may have."""
+    """It becomes more tokens than a request may have; the V0 engine then ran without (one start-up log of 0.6.6)."""
 
 
 NO_IMAGES = Images()
@@ -305,7 +319,9 @@ def _images(model: Model, settings: Settings, rank: Rank) -> Images:
             max_model_len=settings.max_model_len,
         )
     found = _profiled(model, vision, settings, rank, patches=items * item.patches, tokens=items * item.tokens)
-    return replace(found, long=True) if item.tokens > settings.max_model_len else found
+    if item.tokens <= settings.max_model_len:
+        return found
+    return Images(long=True) if settings.legacy else replace(found, long=True)
 
 
 def _requests(model: Model, settings: Settings) -> int:
@@ -360,7 +376,7 @@ def _band(name: str, shape: RankShape, settings: Settings, *, thin: bool, images
     mixture = shape.experts is not None
     cases = (
         (not images.known, (0.15, 5.0)),
-        (settings.legacy and images.long, (0.45, 0.6)),
+        (settings.legacy and images.long, (0.10, 1.6)),
         (settings.legacy and bool(images.kept), (0.25, 0.6)),
         (name == "encoder", (0.15, 0.3 if thin else 0.18)),
         (shape.mla is not None and name == "forward", (0.10, 1.5)),

@@ -183,10 +183,6 @@ _CUSTOM_ALL_REDUCE_PCIE = 2
 """Ranks without NVLink up to which the custom all-reduce may replace NCCL, where the GPUs see each other. [unitless]"""
 
 
-_DATA_CENTRE = frozenset({(8, 0), (9, 0), (10, 0), (10, 3)})
-"""Compute capabilities of A100, Hopper and data-centre Blackwell."""
-
-
 class Graphs(Struct, frozen=True, kw_only=True):
     """Graph memory of one rank."""
 
@@ -200,7 +196,7 @@ NO_GRAPHS = Graphs(size=exactly(0), estimate=exactly(0))
 
 def _constants(settings: Settings) -> GraphSize:
     core = settings.core
-    if core.graphs_other is None or (settings.major, settings.minor) in _DATA_CENTRE:
+    if core.graphs_other is None or settings.data_centre:
         return core.graphs
     return core.graphs_other
 

@@ -27,6 +27,8 @@ _SMALLEST_BATCH = 2_048
 _SPARSE_BLOCK = 64
 _ITEM_LIMIT = 999
 """Items of a kind per prompt where the caller sets no limit. [unitless]"""
+_DATA_CENTRE = frozenset({(8, 0), (9, 0), (10, 0), (10, 3)})
+"""Compute capabilities of A100, Hopper and data-centre Blackwell."""
 _NVSWITCH_DOMAIN = 4
 """Bridges join pairs; more GPUs in one domain meet in a switch. [GPUs]"""
 
@@ -89,6 +91,11 @@ class Settings(Struct, frozen=True, kw_only=True):
     def rows(self) -> int:
         """Requests of the dummy batch. [requests]"""
         return min(self.max_num_seqs, self.max_num_batched_tokens)
+
+    @property
+    def data_centre(self) -> bool:
+        """A100, Hopper or data-centre Blackwell."""
+        return (self.major, self.minor) in _DATA_CENTRE
 
     @property
     def eager(self) -> bool:

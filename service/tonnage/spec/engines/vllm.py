@@ -148,7 +148,7 @@ class Vllm(Release, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The V2 dummy sampler runs the fp32 pipeline too."""
     v2_profiles_encoder: bool = True
     cold_compile_bytes: int = 0
-    """What compiling inside the profile run takes beside the forward pass when nothing is cached yet. [bytes]"""
+    """What compiling inside the profile run takes when nothing is cached yet, on cards not for data centres. [bytes]"""
 
     cudagraph_mode: Literal["decode", "piecewise", "full_and_piecewise"]
     captures_by_requests: bool = True
