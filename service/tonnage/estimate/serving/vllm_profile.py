@@ -138,11 +138,14 @@ def peak(model: Model, shape: RankShape, settings: Settings, rank: Rank, kernel:
 
 _FLASHINFER_SLACK = 0.05
 _COLD_SPREAD = 0.2
+_COLD_MAJOR = 8
+"""Seen on 8.9 and 12.0 only. [major number]"""
 
 
 def _cold_start(settings: Settings, warm: Branch, kept: int) -> list[Branch]:
     """Compiling the layers when nothing is cached yet, as in a new container; the middle of both kinds of starts."""
-    if not compiles(settings) or settings.data_centre or not settings.release.cold_compile_bytes:
+    seen = settings.major >= _COLD_MAJOR and not settings.data_centre
+    if not (seen and compiles(settings) and settings.release.cold_compile_bytes):
         return []
     size = serving_activations.start_cold_or_warm(
         cold=settings.release.cold_compile_bytes + kept, warm=warm.total
