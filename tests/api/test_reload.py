@@ -1,5 +1,6 @@
 """Facts that change under a running service; broken ones change nothing."""
 
+import errno
 import os
 from pathlib import Path
 from typing import Any
@@ -170,6 +171,54 @@ async def test_a_broken_published_overlay_changes_nothing(start_server: Any, tmp
     await watch.look()
 
     assert before == app.runtime.desk.sizing.version
+    assert 1 == await metric(app, "tonnage_catalog_reload_errors_total")
+    await app.runtime.link.close()
+
+
+@pytest.mark.parametrize("lost", ["snapshot", "disk"])
+async def test_a_published_overlay_that_could_not_be_read_is_read_once_it_can(
+    start_server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    server: Server = start_server()
+    app = application(redis_url=server.url)
+    watch = Watch(app.runtime)
+    app.runtime.link.start()
+    await until(lambda: app.runtime.link.usable)
+    revision = await publish(app.runtime.link._client, {"gpus.toml": GOOD.encode()})
+    name = f"tonnage:catalog:snapshot:{revision}"
+    with monkeypatch.context() as patch:
+        if lost == "snapshot":
+            server.client().rename(name, "elsewhere")
+        else:
+            patch.setattr("tonnage.api.reload.write_files", full_disk)
+        await watch.look()
+    assert not await knows(app, "example-gpu")
+    assert 1 == await metric(app, "tonnage_catalog_reload_errors_total")
+
+    if lost == "snapshot":
+        server.client().rename("elsewhere", name)
+    await watch.look()
+
+    assert await knows(app, "example-gpu")
+    await app.runtime.link.close()
+
+
+def full_disk(files: object, folder: Path) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+async def test_a_refused_overlay_does_not_count_as_current(start_server: Any) -> None:
+    server: Server = start_server()
+    app = application(redis_url=server.url)
+    watch = Watch(app.runtime)
+    app.runtime.link.start()
+    await until(lambda: app.runtime.link.usable)
+    await publish(app.runtime.link._client, {"gpus.toml": b"nonsense"})
+    found = watch._found_current
+    for _ in range(3):
+        await watch.look()
+
+    assert found == watch._found_current
     assert 1 == await metric(app, "tonnage_catalog_reload_errors_total")
     await app.runtime.link.close()
 

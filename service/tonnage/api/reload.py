@@ -80,7 +80,12 @@ class Watch:
         if now == self._seen:
             return True
         self._seen = now
-        return await self._load(self._folder, "overlay")
+        try:
+            return await self._load(self._folder, "overlay")
+        except OSError as error:
+            self._seen = ()
+            self._failed("overlay", error)
+            return False
 
     async def _look_at_shared(self) -> bool:
         """Take over the shared overlay of a new revision; whether the revision is known at all."""
@@ -89,12 +94,18 @@ class Watch:
             return True
         try:
             revision = await current_revision(link) if link.usable else None
-            if revision is None or revision in (self._revision, self._refused_revision):
-                return revision is not None or self._revision == "none"
-            self._refused_revision = revision
+            if revision is None:
+                return self._revision == "none"
+            if revision in (self._revision, self._refused_revision):
+                return revision == self._revision
             if not await self._take_over(revision):
+                self._refused_revision = revision
                 return False
-        except (LookupError, SnapshotError) as error:
+        except (
+            LookupError,
+            SnapshotError,
+            OSError,
+        ) as error:  # Redis, or a disk that is full: tried again at the next look
             self._failed("shared overlay", error)
             return False
         self._revision, self._refused_revision = revision, ""
@@ -111,7 +122,7 @@ class Watch:
     async def _load(self, folder: Path | None, source: str) -> bool:
         try:
             sizing = Sizing(catalog=await asyncio.to_thread(load_catalog, folder))
-        except (CatalogError, OSError) as error:
+        except CatalogError as error:
             self._failed(source, error)
             return False
         self._runtime.desk.sizing = sizing
