@@ -38,6 +38,10 @@ class Server:
         self._command = [binary, "--port", str(self.port), "--save", "", "--appendonly", "no", *options]
         self._process: subprocess.Popen[bytes] | None = None
 
+    def run(self, command: list[str]) -> None:
+        """Run another command in place of the usual one."""
+        self._command = command
+
     def start(self) -> "Server":
         self._process = subprocess.Popen(self._command, cwd=self.folder, stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + 10

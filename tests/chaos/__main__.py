@@ -14,15 +14,31 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from tests.chaos import log_faults, process_faults, redis_faults, soak, stranger_faults
+from tests.chaos import (
+    clock_faults,
+    disk_faults,
+    failover_faults,
+    log_faults,
+    memory,
+    process_faults,
+    redis_faults,
+    soak,
+    stranger_faults,
+)
 from tests.chaos.report import HEADER, Row, write
 
 _GROUPS = {
     "redis": redis_faults.all_faults,
+    "failover": failover_faults.all_faults,
     "process": process_faults.all_faults,
     "strangers": stranger_faults.all_faults,
     "logs": log_faults.all_faults,
+    "disk": disk_faults.all_faults,
+    "clock": clock_faults.all_faults,
 }
+
+
+_LONG = ("memory", "soak")
 
 
 def main() -> int:
@@ -36,8 +52,9 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", nargs="*", choices=[*_GROUPS, "soak"], default=[*_GROUPS, "soak"])
+    parser.add_argument("--only", nargs="*", choices=[*_GROUPS, *_LONG], default=[*_GROUPS, *_LONG])
     parser.add_argument("--soak", type=float, default=60, help="seconds of the soak")
+    parser.add_argument("--cards", type=int, default=100_000, help="distinct cards of the memory row")
     parser.add_argument("--write", type=Path, help="document to put the table into")
     return parser.parse_args()
 
@@ -57,6 +74,8 @@ async def _rows(options: argparse.Namespace, folder: Path) -> AsyncIterator[Row]
         if name in options.only:
             async for row in faults(folder):
                 yield row
+    if "memory" in options.only:
+        yield await memory.distinct_cards(folder, options.cards)
     if "soak" in options.only:
         yield await soak.soak(folder, options.soak)
 

@@ -137,12 +137,17 @@ class Load:
         return [sample for sample in self.samples if sample.status not in allowed]
 
 
+def percentile(samples: Iterable[Sample], part: int) -> float | None:
+    """Time of those that were answered with 200; None without any. [ms]"""
+    times = sorted(sample.seconds * 1000 for sample in samples if sample.status == 200)
+    return times[min(len(times) - 1, len(times) * part // 100)] if times else None
+
+
 def milliseconds(samples: Iterable[Sample]) -> str:
     """p50 / p99 of those that were answered with 200."""
-    times = sorted(sample.seconds * 1000 for sample in samples if sample.status == 200)
-    if not times:
-        return "-"
-    return f"{times[len(times) // 2]:.1f} / {times[min(len(times) - 1, len(times) * 99 // 100)]:.1f}"
+    samples = list(samples)
+    median, late = percentile(samples, 50), percentile(samples, 99)
+    return "-" if median is None or late is None else f"{median:.1f} / {late:.1f}"
 
 
 async def until(condition: Callable[[], object], seconds: float) -> float | None:

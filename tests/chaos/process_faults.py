@@ -13,7 +13,7 @@ from tests.chaos.report import Row
 _DRAIN_SECONDS = 1.5
 _HALF = b"POST /estimate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 37\r\n\r\n"
 _REST = b'{"model": {"parameters": 7000000000}}'
-_GPU = """
+GPU = """
 [[gpu]]
 id = "chaos-gpu"
 name = "{name}"
@@ -102,7 +102,7 @@ async def _overlay(folder: Path) -> Row:
     overlay = folder / "overlay"
     overlay.mkdir()
     file = overlay / "gpus.toml"
-    file.write_text(_GPU.format(name="first"))
+    file.write_text(GPU.format(name="first"))
     settings = {"catalog_dir": str(overlay), "catalog_poll_seconds": 0.3}
     service = await asyncio.to_thread(lambda: Replica(folder, **settings).wait_until_ready())
 
@@ -113,23 +113,23 @@ async def _overlay(folder: Path) -> Row:
         async with Load(service.port) as load:
             await asyncio.sleep(2)
             began = time.monotonic()
-            _replaced(file, _GPU.format(name="second") + "colour = 'red'\n")
+            replaced(file, GPU.format(name="second") + "colour = 'red'\n")
             counted = await until(lambda: service.metric("tonnage_catalog_reload_errors") == 1, 10)
             await asyncio.sleep(2)
             row.expect(counted is not None, "error metric")
             row.expect("colour" in service.errors.read_text(), "log names the field")
             row.expect(await asyncio.to_thread(name) == "first", "old catalogue answers")
             ended = time.monotonic()
-            _replaced(file, _GPU.format(name="third"))
+            replaced(file, GPU.format(name="third"))
             row.recovers(await until(lambda: name() == "third", 15))
         row.count(load)
-        row.times(load.samples, began, ended)
+        row.times(load.samples, began, ended, bounded=True)
     finally:
         service.kill()
     return row
 
 
-def _replaced(file: Path, text: str) -> None:
+def replaced(file: Path, text: str) -> None:
     """As an operator does it: complete or not at all."""
     new = file.with_suffix(".new")
     new.write_text(text)

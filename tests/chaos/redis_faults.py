@@ -44,26 +44,34 @@ class Echo:
 
 
 async def fault(
-    name: str, services: Pair, broken: Action, mended: Action, *, state: str = "", errors: bool = False
+    name: str,
+    services: Pair,
+    broken: Action,
+    mended: Action,
+    *,
+    state: str = "",
+    errors: bool = False,
+    recovery_seconds: float = _RECOVERY_SECONDS,
+    under_seconds: float = UNDER_SECONDS,
 ) -> Row:
     """Load before, under and after a fault; what /readyz and the metrics say meanwhile."""
     row, echo = Row(name), Echo()
     first, second = services
-    await until(_up_again(services), _RECOVERY_SECONDS)
+    await until(_up_again(services), recovery_seconds)
     async with Load(first.port, echo.first) as load, Load(second.port, echo.again) as other:
         await asyncio.sleep(BEFORE_SECONDS)
         errors_before = await asyncio.to_thread(_errors, services)
         await asyncio.to_thread(broken)
         began = time.monotonic()
-        await asyncio.sleep(UNDER_SECONDS)
+        await asyncio.sleep(under_seconds)
         said, counted = await asyncio.to_thread(lambda: (first.redis(), _errors(services) - errors_before))
         ended = time.monotonic()
         await asyncio.to_thread(mended)
-        row.recovers(await until(_up_again(services), _RECOVERY_SECONDS))
+        row.recovers(await until(_up_again(services), recovery_seconds))
         await asyncio.sleep(0.5)
     row.count(load)
     row.count(other)
-    row.times([*load.samples, *other.samples], began, ended)
+    row.times([*load.samples, *other.samples], began, ended, bounded=True)
     row.expect(said == state if state else said in ("up", "down"), f"/readyz: {said}")
     if errors or counted:
         row.expect(counted > 0, f"{counted:.0f} look-ups counted as errors")

@@ -6,12 +6,13 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-_COMMAND = [sys.executable, "-c", "from tonnage.cli import main; main(['serve'])"]
+_PROGRAM = "from tonnage.cli import main; main(['serve'])"
 _START_SECONDS = 40.0
 
 
@@ -24,15 +25,27 @@ def free_port() -> int:
 class Replica:
     """One `tonnage serve`."""
 
-    def __init__(self, folder: Path, *, port: int = 0, stdout: Any = None, **settings: object) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        port: int = 0,
+        stdout: Any = None,
+        environment: Mapping[str, str] = {},
+        before: str = "",
+        **settings: object,
+    ) -> None:
         self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.errors = folder / f"{self.port}.err"
         named = {f"TONNAGE_{name.upper()}": str(value) for name, value in settings.items()}
-        environment = os.environ | named | {"TONNAGE_PORT": str(self.port)}
+        complete = os.environ | named | {"TONNAGE_PORT": str(self.port)} | dict(environment)
         with (folder / f"{self.port}.out").open("ab") as out, self.errors.open("ab") as err:
             self.process = subprocess.Popen(
-                _COMMAND, env=environment, stdout=out if stdout is None else stdout, stderr=err
+                [sys.executable, "-c", before + _PROGRAM],
+                env=complete,
+                stdout=out if stdout is None else stdout,
+                stderr=err,
             )
 
     def ready(self) -> bool:

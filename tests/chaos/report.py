@@ -4,12 +4,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.chaos.load import Load, Sample, milliseconds
+from tests.chaos.load import Load, Sample, milliseconds, percentile
 
 HEADER = (
     "| fault | requests | failed | p50 / p99 before, ms | p50 / p99 under it, ms | recovered, s | seen |\n"
     "|---|---|---|---|---|---|---|"
 )
+MACHINE_MS = 250
+"""What another program on the same cores may add to a p99. [ms]"""
 BEGIN, END = "<!-- chaos:begin -->", "<!-- chaos:end -->"
 
 
@@ -38,11 +40,23 @@ class Row:
         if failures:
             self.wrong.append(f"statuses {sorted({sample.status for sample in failures})}")
 
-    def times(self, samples: Iterable[Sample], broken: float, mended: float) -> None:
-        """Before the fault, and from one second into it until it was mended."""
+    def times(self, samples: Iterable[Sample], broken: float, mended: float, *, bounded: bool = False) -> None:
+        """
+        Before the fault, and from one second into it until it was mended.
+
+        Args:
+            samples: All of the row.
+            broken: When the fault began, of the monotonic clock. [s]
+            mended: When it ended. [s]
+            bounded: Whether p99 under it must stay within twice that before, and what a busy machine adds to either.
+        """
         samples = list(samples)
-        self.before = milliseconds(sample for sample in samples if sample.at < broken - 0.1)
-        self.under = milliseconds(sample for sample in samples if broken + 1 <= sample.at < mended)
+        before = [sample for sample in samples if sample.at < broken - 0.1]
+        under = [sample for sample in samples if broken + 1 <= sample.at < mended]
+        self.before, self.under = milliseconds(before), milliseconds(under)
+        usual, now = percentile(before, 99), percentile(under, 99)
+        if bounded and usual is not None and now is not None and now > 2 * usual + MACHINE_MS:
+            self.wrong.append(f"p99 {now:.0f} ms, twice the {usual:.0f} ms before and {MACHINE_MS} ms more")
 
     def recovers(self, seconds: float | None) -> None:
         if seconds is None:

@@ -45,7 +45,7 @@ async def _held(service: Replica, name: str, sent: bytes, status: bytes, seconds
         ended = time.monotonic()
         await asyncio.sleep(max(0.0, began + 2 - ended))
     row.count(load)
-    row.times(load.samples, began, max(ended, began + 2))
+    row.times(load.samples, began, max(ended, began + 2), bounded=True)
     expected = [end for end in ends if end is not None and (end[9:12] == status or (status == b"431" and end == b""))]
     answer = f"{status.decode()} and closed" if status else "closed without an answer"
     row.expect(len(expected) == _SLOW, f"{len(expected)} {answer} within {ended - began:.1f} s")
