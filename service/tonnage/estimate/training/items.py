@@ -21,34 +21,33 @@ def item(
     )
 
 
+_MOVING = (
+    ("activations", "laws.activations", TAPE_SOURCE),
+    ("logits", "laws.loss", TAPE_SOURCE),
+    ("gradients", "laws.gradients.accumulated", TAPE_SOURCE),
+    ("workspace", "laws.activations", TAPE_SOURCE),
+    ("unsharded_parameters", "laws.training_sharding.gathered_unit", GATHER_SOURCE),
+    ("gradient_buckets", "laws.gradients.ddp_buckets", "torch DDP, DeepSpeed ZeRO"),
+    ("kv_cache", "laws.kv_cache.full_attention", "transformers DynamicCache"),
+    ("optimizer_temporary", "laws.optimizer.foreach_step", "pytorch/pytorch@v2.9.0 torch/optim"),
+)
+"""Component, law and source of everything that comes and goes."""
+_MOVING_QUANTIZED = tuple((name.replace("workspace", "dequantization"), law, source) for name, law, source in _MOVING)
+
+
 def phase_items(
     moment: Moment, resident: tuple[MemoryItem, ...], resident_bytes: int, band: Band, *, quantized: bool
 ) -> tuple[MemoryItem, ...]:
     """Items alive at a moment, resident ones first; the band of the whole stands on the largest that moves."""
-    total = resident_bytes + moment.total
-    parts = [part for part in _parts(moment, quantized) if part[1]]
-    widest = max(parts, key=lambda part: part[1], default=None)
-    spread = (int(band.below * total), int(band.above * total))
-    return (
-        *resident,
-        *(
-            item(component, amount, law, source, detail=moment.name, band=spread if part is widest else None)
-            for part in parts
-            for component, amount, law, source in (part,)
-        ),
-    )
-
-
-def _parts(moment: Moment, quantized: bool) -> tuple[tuple[str, int, str, str], ...]:
-    """Component, bytes, law and source of everything that comes and goes."""
-    scratch = "dequantization" if quantized else "workspace"
-    return (
-        ("activations", moment.activations, "laws.activations", TAPE_SOURCE),
-        ("logits", moment.logits, "laws.loss", TAPE_SOURCE),
-        ("gradients", moment.gradients, "laws.gradients.accumulated", TAPE_SOURCE),
-        (scratch, moment.scratch, "laws.activations", TAPE_SOURCE),
-        ("unsharded_parameters", moment.live, "laws.training_sharding.gathered_unit", GATHER_SOURCE),
-        ("gradient_buckets", moment.buckets, "laws.gradients.ddp_buckets", "torch DDP, DeepSpeed ZeRO"),
-        ("kv_cache", moment.cache, "laws.kv_cache.full_attention", "transformers DynamicCache"),
-        ("optimizer_temporary", moment.temporary, "laws.optimizer.foreach_step", "pytorch/pytorch@v2.9.0 torch/optim"),
-    )
+    amounts = (
+        moment.activations, moment.logits, moment.gradients, moment.scratch, moment.live, moment.buckets, moment.cache,
+        moment.temporary,
+    )  # fmt: skip
+    total, widest = resident_bytes + moment.total, amounts.index(max(amounts))
+    items = list(resident)
+    for place, (component, law, source) in enumerate(_MOVING_QUANTIZED if quantized else _MOVING):
+        amount = amounts[place]
+        if amount:
+            spread = (int(band.below * total), int(band.above * total)) if place == widest else None
+            items.append(item(component, amount, law, source, detail=moment.name, band=spread))
+    return tuple(items)

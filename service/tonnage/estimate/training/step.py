@@ -29,10 +29,8 @@ class Moment(NamedTuple):
     @property
     def total(self) -> int:
         """Everything that is not resident. [bytes]"""
-        return (
-            self.activations + self.logits + self.scratch + self.gradients + self.live + self.buckets + self.temporary
-            + self.cache
-        )  # fmt: skip
+        _, _, *amounts = self
+        return sum(amounts)
 
 
 class Batch(NamedTuple):

@@ -85,20 +85,54 @@ def value(form: Form, measures: Form) -> int:
 def undominated(points: Iterable[Form]) -> tuple[Form, ...]:
     """Points that are the highest for some batch, as far as comparing them in pairs can tell."""
     kept: list[Form] = []
-    for point in sorted(set(points), reverse=True):
-        if not any(all(a >= b for a, b in zip(other, point, strict=True)) for other in kept):
-            kept = [k for k in kept if not all(a <= b for a, b in zip(k, point, strict=True))]
+    for point in sorted(set(points), reverse=True):  # so that none is dominated by one after it
+        for other in kept:
+            if _dominates(other, point):
+                break
+        else:
             kept.append(point)
     return tuple(kept)
+
+
+def _dominates(a: Form, b: Form) -> bool:
+    return a[0] >= b[0] and a[1] >= b[1] and a[2] >= b[2] and a[3] >= b[3] and a[4] >= b[4] and a[5] >= b[5]
 
 
 class Segment:
     """Part of a step: how memory changes over it, and its highest points above where it began."""
 
+    __slots__ = ("_points", "_rising", "name", "net")
+
     def __init__(self, name: str) -> None:
         self.name = name
         self.net: Form = ZERO
-        self.points: set[Form] = {ZERO}
+        self._points: set[Form] = {ZERO}
+        self._rising = False
+
+    @property
+    def points(self) -> set[Form]:
+        """Levels before memory shrinks, and the last one."""
+        return self._points | {self.net} if self._rising else self._points
+
+    def grow(self, form: Form) -> None:
+        """Memory is allocated; a negative form (a loss that keeps less than its logits) takes some back."""
+        net = self.net
+        if self._rising and min(form) < 0:
+            self._points.add(net)
+        self.net = (
+            net[0] + form[0], net[1] + form[1], net[2] + form[2], net[3] + form[3], net[4] + form[4], net[5] + form[5],
+        )  # fmt: skip
+        self._rising = True
+
+    def shrink(self, form: Form) -> None:
+        """Memory is freed."""
+        net = self.net
+        if self._rising:
+            self._points.add(net)
+            self._rising = False
+        self.net = (
+            net[0] - form[0], net[1] - form[1], net[2] - form[2], net[3] - form[3], net[4] - form[4], net[5] - form[5],
+        )  # fmt: skip
 
 
 class Storage:
@@ -109,10 +143,10 @@ class Storage:
     def __init__(self, tape: "Tape", form: Form) -> None:
         self.tape = tape
         self.form = form
-        tape.change(form, 1)
+        tape.current.grow(form)
 
     def __del__(self) -> None:
-        self.tape.change(self.form, -1)
+        self.tape.current.shrink(self.form)
 
 
 class Parameter:
@@ -126,6 +160,11 @@ class Parameter:
         self.trains = trains
         self.grad: Storage | None = None
         self.cast: Tensor | None = None
+
+    @property
+    def node(self) -> "Parameter | None":
+        """Where a gradient for it goes."""
+        return self if self.trains else None
 
 
 Saved: TypeAlias = Storage | None
@@ -213,7 +252,7 @@ class Tape:
         self.accumulates = accumulates
         """Gradients of an earlier micro-batch are there, so new ones are added and freed."""
         self.segments: list[Segment] = []
-        self.level: Form = ZERO
+        self.current = Segment("")
         self.sequence = 0
         self.recording: Frame | None = None
         self.replaying: Frame | None = None
@@ -226,7 +265,8 @@ class Tape:
 
     def segment(self, name: str) -> None:
         """Begin a part of the step."""
-        self.segments.append(Segment(name))
+        self.current = Segment(name)
+        self.segments.append(self.current)
 
     def forward_segment(self, name: str) -> None:
         """Begin a part of forward, which backward passes through again."""
@@ -236,15 +276,8 @@ class Tape:
     def _enter(self, node: Node) -> None:
         """Backward reaches a node of another part: a new segment."""
         name = self.segments[bisect_left(self.starts, node.sequence) - 1].name + " backward"
-        if self.segments[-1].name != name:
+        if self.current.name != name:
             self.segment(name)
-
-    def change(self, form: Form, sign: int) -> None:
-        """Memory grows or shrinks."""
-        part = self.segments[-1]
-        part.net = plus(part.net, times(form, sign))
-        if sign > 0:
-            part.points.add(part.net)
 
     # ---- tensors and nodes ----
 
@@ -256,8 +289,8 @@ class Tape:
         """The backward step of an operator; None when no input requires grad."""
         if self.no_grad:
             return None
-        edges = [_edge(i) for i in inputs]
-        if not any(edge is not None for edge in edges):
+        edges = [None if source is None else source.node for source in inputs]
+        if not any(edges):
             return None
         self.sequence += 1
         node = Node(self.sequence)
@@ -421,12 +454,6 @@ def _recompute(frame: Frame, saved: Sequence[Saved]) -> None:
         frame.recomputed.append(storage)
         if len(frame.recomputed) == frame.expected:
             raise StopRecomputing
-
-
-def _edge(source: "Tensor | Parameter | None") -> Node | Parameter | None:
-    if isinstance(source, Tensor):
-        return source.node
-    return source if source is not None and source.trains else None
 
 
 def _dependencies(root: Node) -> dict[Node, int]:
