@@ -8,7 +8,7 @@ import pytest
 from tonnage.architecture import read_config
 from tonnage.catalog import load_catalog
 from tonnage.estimate.caches import plain_kv_format
-from tonnage.estimate.serving.llama_cpp_buffers import Shape, cache, graph
+from tonnage.estimate.serving.llama_cpp_buffers import cache, graph, shape_of
 from tonnage.estimate.serving.llama_cpp_weights import file_weights
 from tonnage.units import MiB
 
@@ -31,7 +31,7 @@ def models():
 
 
 def shape(run):
-    return Shape(
+    return shape_of(
         context_tokens=run["context_tokens"],
         slots=run.get("slots", 1),
         unified=run.get("unified", run.get("slots", 1) == 1),

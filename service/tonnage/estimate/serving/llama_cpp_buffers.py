@@ -1,5 +1,7 @@
 """Caches and compute buffers of the layers that one llama.cpp device holds."""
 
+from typing import Any
+
 from msgspec import Struct
 
 from tonnage.estimate import caches
@@ -16,7 +18,9 @@ _INDEX_KEY_BYTES = 2
 
 
 class Shape(Struct, frozen=True, kw_only=True):
-    """What buffers depend on beside the layers; equal shapes are one object."""
+    """What buffers depend on beside the layers; equal shapes are one object, made by `shape_of`."""
+
+    __hash__ = object.__hash__  # what is remembered of a shape is found by identity
 
     context_tokens: int
     slots: int
@@ -31,11 +35,8 @@ class Shape(Struct, frozen=True, kw_only=True):
     separate_f32_mask: bool
     value_indices: bool
     every_token: bool
-
-    @property
-    def cells(self) -> int:
-        """Cells of one stream of a full layer. [cells]"""
-        return _cells(self)
+    cells: int
+    """Cells of one stream of a full layer. [cells]"""
 
     @property
     def streams(self) -> int:
@@ -59,11 +60,13 @@ class Shape(Struct, frozen=True, kw_only=True):
         )
 
 
-@remembered(1024)
-def _cells(shape: Shape) -> int:
-    context = llama_cpp_cache.context_cells(context_tokens=shape.context_tokens, padding=shape.padding)
-    return llama_cpp_cache.stream_cells(
-        context_cells=context, sequences=shape.slots, unified=shape.unified, padding=shape.padding
+@remembered(2048)
+def shape_of(*, context_tokens: int, slots: int, unified: bool, padding: int, **others: Any) -> Shape:
+    """The one shape with these fields, its cells counted."""
+    context = llama_cpp_cache.context_cells(context_tokens=context_tokens, padding=padding)
+    cells = llama_cpp_cache.stream_cells(context_cells=context, sequences=slots, unified=unified, padding=padding)
+    return Shape(
+        context_tokens=context_tokens, slots=slots, unified=unified, padding=padding, cells=cells, **others
     )
 
 
@@ -102,12 +105,13 @@ def was_cached_expanded(model: Model) -> bool:
     return not any(attention.index_head_dim for attention in attentions)
 
 
-def held(model: Model, layers: tuple[int, int]) -> list[tuple[LayerGroup, int]]:
+@remembered()
+def held(model: Model, layers: tuple[int, int]) -> tuple[tuple[LayerGroup, int], ...]:
     """Groups of decoder layers that a range holds, with how many."""
     first, last = layers
     if last - first == model.num_hidden_layers:
-        return caches.decoder_groups(model)
-    return caches.decoder_groups(model, range(first, last)) if last > first else []
+        return tuple(caches.decoder_groups(model))
+    return tuple(caches.decoder_groups(model, range(first, last))) if last > first else ()
 
 
 @remembered(8192)

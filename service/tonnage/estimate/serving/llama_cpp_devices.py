@@ -8,6 +8,7 @@ from tonnage.estimate.serving.llama_cpp_buffers import (
     Shape,
     cache,
     graph,
+    shape_of,
     was_cached_expanded,
 )
 from tonnage.estimate.serving.llama_cpp_settings import Settings
@@ -45,12 +46,6 @@ class Host(Struct, frozen=True, kw_only=True):
     cache: int
 
 
-@recent(1024)
-def one(shape: Shape) -> Shape:
-    """Equal shapes as one object: buffers are remembered by identity."""
-    return shape
-
-
 def shape(chosen: Settings, *, oldest: bool = False) -> Shape:
     """
     Buffers' shape under the settings.
@@ -63,22 +58,20 @@ def shape(chosen: Settings, *, oldest: bool = False) -> Shape:
         Shape.
     """
     release = chosen.release
-    return one(
-        Shape(
-            context_tokens=chosen.context_tokens,
-            slots=chosen.slots,
-            unified=chosen.unified,
-            micro_batch=chosen.micro_batch,
-            flash_attention=chosen.flash_attention,
-            swa_full=chosen.swa_full,
-            draft_tokens=chosen.draft_tokens,
-            padding=chosen.padding,
-            latent_cache=release.latent_cache and not oldest,
-            sliding_cache=release.sliding_cache,
-            separate_f32_mask=release.separate_f32_mask or oldest,
-            value_indices=release.transposed_value_indices,
-            every_token=chosen.all_outputs or oldest,
-        )
+    return shape_of(
+        context_tokens=chosen.context_tokens,
+        slots=chosen.slots,
+        unified=chosen.unified,
+        padding=chosen.padding,
+        micro_batch=chosen.micro_batch,
+        flash_attention=chosen.flash_attention,
+        swa_full=chosen.swa_full,
+        draft_tokens=chosen.draft_tokens,
+        latent_cache=release.latent_cache and not oldest,
+        sliding_cache=release.sliding_cache,
+        separate_f32_mask=release.separate_f32_mask or oldest,
+        value_indices=release.transposed_value_indices,
+        every_token=chosen.all_outputs or oldest,
     )
 
 

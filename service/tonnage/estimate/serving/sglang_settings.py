@@ -3,6 +3,7 @@
 from msgspec import Struct
 
 from tonnage.estimate.caches import DTYPE_BYTES, plain_kv_format
+from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.serving.vllm_settings import compute_capability, plain_dtype, traits
 from tonnage.laws import static_fraction
 from tonnage.spec import card
@@ -62,7 +63,7 @@ def settings(workload: Workload) -> Settings:
     )
     generates = any(group.layer.role == "decoder" for group in model.layers) or not model.known
     eager = bool(serving.disable_cuda_graph or serving.enforce_eager or not generates)
-    decode = () if eager else static_fraction.decode_capture_sizes(largest=largest)
+    decode = () if eager else _decode_sizes(largest)
     prefill = _prefill_sizes(workload, release, chunk) if decode else ()
     images = model.vision is not None and not (serving.multimodal and serving.multimodal.language_model_only)
     fraction = serving.gpu_memory_utilization
@@ -189,4 +190,14 @@ def _prefill_sizes(workload: Workload, release: Release, chunk: int) -> tuple[in
     if rule == "plain" and special:
         return ()
     largest = _LATENT_PREFILL if traits(workload.model).mla else chunk
+    return _prefill_capture_sizes(largest)
+
+
+@remembered(256)
+def _decode_sizes(largest: int) -> tuple[int, ...]:
+    return static_fraction.decode_capture_sizes(largest=largest)
+
+
+@remembered(256)
+def _prefill_capture_sizes(largest: int) -> tuple[int, ...]:
     return static_fraction.prefill_capture_sizes(largest=largest)
