@@ -7,6 +7,7 @@ as a whole only the sum is certain, whatever its parts are.
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 from math import isqrt
 from typing import NamedTuple
 
@@ -15,7 +16,6 @@ from tonnage.spec.report import Amount, Counters, MemoryItem, Phase, PhaseItems
 
 Sum = tuple[int, int, int]
 """Expected bytes of items, and the squares of their half-widths below and above."""
-_NOTHING: Sum = (0, 0, 0)
 
 
 class Summed(NamedTuple):
@@ -59,27 +59,28 @@ def summed(phases: tuple[PhaseItems, ...], claimed: bool) -> Summed:
     Returns:
         Phases with totals, the peak by counter, and what it is without the pool.
     """
-    totals = []
-    beside: list[tuple[int, int]] = []
-    without: list[tuple[int, Amount]] = []
+    totals: list[Phase] = []
+    worst = beside = without = -1
+    largest = largest_beside = largest_without = -1
     for place, phase in enumerate(phases):
-        items = phase.items
-        if claimed and _has_pool(items):
-            counters, pool = _sums(items, around_pool=True)
-            beside.append((place, counters.device.expected - pool))
-        else:
-            counters, _ = _sums(items, around_pool=False)
-            without.append((place, counters.device))
-        totals.append(Phase(phase=phase.phase, total=counters, items=items))
-    largest = max(beside, key=_there, default=None)
+        around_pool = claimed and _has_pool(phase.items)
+        counters, pool = _sums(phase.items, around_pool=around_pool)
+        totals.append(Phase(phase=phase.phase, total=counters, items=phase.items))
+        device = counters.device.expected
+        if device > largest:
+            largest, worst = device, place
+        if not around_pool and device > largest_without:
+            largest_without, without = device, place
+        elif around_pool and device - pool > largest_beside:
+            largest_beside, beside = device - pool, place
     return Summed(
         phases=tuple(totals),
-        worst=max(totals, key=_device_expected),
+        worst=totals[worst],
         allocated=max([p.total.allocated for p in totals], key=_expected),
         reserved=max([p.total.reserved for p in totals], key=_expected),
         items=largest_items(totals),
-        beside_pool=None if largest is None else (largest[0], _beside_pool(phases[largest[0]].items)),
-        without_pool=max(without, key=_expected_there, default=None),
+        beside_pool=None if beside < 0 else (beside, _beside_pool(phases[beside].items)),
+        without_pool=None if without < 0 else (without, totals[without].total.device),
     )
 
 
@@ -195,29 +196,36 @@ def _sums(items: Iterable[MemoryItem], *, around_pool: bool) -> tuple[Counters, 
     for item in items:
         amount, counter = item.bytes, item.counter
         expected = amount.expected
-        if around_pool and item.inside_budget:
-            under = over = 0
-            if item.component == "kv_cache":
-                pool += expected
-        else:
-            under, over = expected - amount.low, amount.high - expected
         if counter == "allocated":
             allocated += expected
-            if under or over:
-                below += under * under
-                above += over * over
         elif counter == "reserved":
             reserved += expected
-            reserved_below += under * under
-            reserved_above += over * over
         else:
             device += expected
-            device_below += under * under
-            device_above += over * over
-    counters = _nested(
-        (allocated, below, above), (reserved, reserved_below, reserved_above), (device, device_below, device_above)
-    )
-    return counters, pool
+        if around_pool and item.inside_budget:
+            if item.component == "kv_cache":
+                pool += expected
+            continue
+        low, high = amount.low, amount.high
+        if low == high:
+            continue
+        below_squared, above_squared = (expected - low) ** 2, (high - expected) ** 2
+        if counter == "allocated":
+            below += below_squared
+            above += above_squared
+        elif counter == "reserved":
+            reserved_below += below_squared
+            reserved_above += above_squared
+        else:
+            device_below += below_squared
+            device_above += above_squared
+    first = second = third = banded(allocated, below, above)
+    if reserved or reserved_below or reserved_above:
+        allocated, below, above = allocated + reserved, below + reserved_below, above + reserved_above
+        second = third = banded(allocated, below, above)
+    if device or device_below or device_above:
+        third = banded(allocated + device, below + device_below, above + device_above)
+    return Counters(first, second, third), pool
 
 
 def _beside_pool(items: Iterable[MemoryItem]) -> Amount:
@@ -234,18 +242,6 @@ def _beside_pool(items: Iterable[MemoryItem]) -> Amount:
     return banded(size, below, above)
 
 
-def _nested(allocated: Sum, reserved: Sum, device: Sum) -> Counters:
-    """Sums by innermost counter as what each counter shows."""
-    expected, below, above = allocated
-    first = second = banded(expected, below, above)
-    if reserved != _NOTHING:
-        expected, below, above = expected + reserved[0], below + reserved[1], above + reserved[2]
-        second = banded(expected, below, above)
-    if device == _NOTHING:
-        return Counters(first, second, second)
-    return Counters(first, second, banded(expected + device[0], below + device[1], above + device[2]))
-
-
 def largest_items(phases: Iterable[Phase]) -> tuple[MemoryItem, ...]:
     """Each component's largest item over the phases; of one component all items of its largest phase."""
     largest: dict[str, int] = {}
@@ -256,7 +252,7 @@ def largest_items(phases: Iterable[Phase]) -> tuple[MemoryItem, ...]:
             component = item.component
             sizes[component] = sizes.get(component, 0) + item.bytes.expected
         for component, size in sizes.items():
-            if component not in held or size > largest[component]:
+            if size > largest.get(component, -1):
                 largest[component], held[component] = size, phase.items
     return tuple([item for component, items in held.items() for item in items if item.component == component])
 
@@ -272,26 +268,17 @@ def banded(expected: int, below_squared: int, above_squared: int) -> Amount:
     """Amount of a sum and the squares of its half-widths. [bytes]"""
     if not below_squared and not above_squared:
         return Amount(expected, expected, expected)
-    below = isqrt(below_squared)
-    above = below if above_squared == below_squared else isqrt(above_squared)
+    below = _root(below_squared)
+    above = below if above_squared == below_squared else _root(above_squared)
     return Amount(expected - below if expected > below else 0, expected, expected + above)
+
+
+_root = lru_cache(4096)(isqrt)  # neighbouring phases mostly have the same bands
 
 
 def _has_pool(items: Iterable[MemoryItem]) -> bool:
     return "kv_cache" in [item.component for item in items if item.inside_budget]
 
 
-def _there(placed: tuple[int, int]) -> int:
-    return placed[1]
-
-
 def _expected(amount: Amount) -> int:
     return amount.expected
-
-
-def _expected_there(placed: tuple[int, Amount]) -> int:
-    return placed[1].expected
-
-
-def _device_expected(phase: Phase) -> int:
-    return phase.total.device.expected

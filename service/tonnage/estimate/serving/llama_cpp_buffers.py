@@ -65,9 +65,7 @@ def shape_of(*, context_tokens: int, slots: int, unified: bool, padding: int, **
     """The one shape with these fields, its cells counted."""
     context = llama_cpp_cache.context_cells(context_tokens=context_tokens, padding=padding)
     cells = llama_cpp_cache.stream_cells(context_cells=context, sequences=slots, unified=unified, padding=padding)
-    return Shape(
-        context_tokens=context_tokens, slots=slots, unified=unified, padding=padding, cells=cells, **others
-    )
+    return Shape(context_tokens=context_tokens, slots=slots, unified=unified, padding=padding, cells=cells, **others)
 
 
 class Cache(Struct, frozen=True):
