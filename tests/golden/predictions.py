@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.golden import orders
+
 HERE = Path(__file__).resolve().parent
 KEPT = HERE / "predictions.json"
 
@@ -108,6 +110,7 @@ def main() -> int:
         for line in moved(before.get(name, {}), now) if name in before else [f"new, {len(now)} figures"]:
             print(f"{name}: {line}")
     KEPT.write_text(_text(after), encoding="utf-8")
+    orders.write()
     return 0
 
 

@@ -1,12 +1,14 @@
 """Answers stay as they are until somebody says otherwise: `make golden`, and a line in CHANGELOG.md."""
 
 import pytest
+from tests.golden import orders
 from tests.golden.predictions import cases, figures, kept, moved
 
 from tonnage.library import estimate
 
 CASES = cases()
 KEPT = kept()
+ORDERS = orders.kept()
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -14,6 +16,17 @@ def test_no_figure_moves_without_being_written_down(name: str) -> None:
     changes = moved(KEPT.get(name, {}), figures(estimate(CASES[name])))
 
     assert not changes, f"{len(changes)} figures of {name!r} moved; `make golden` writes them:\n" + "\n".join(changes)
+
+
+@pytest.mark.parametrize("name", orders.REQUESTS)
+def test_no_order_changes_without_being_written_down(name: str) -> None:
+    now, before = orders.answer(orders.REQUESTS[name]), ORDERS.get(name)
+
+    assert before == now, f"the answer to {name!r} is another one; `make golden` writes it"
+
+
+def test_the_kept_orders_are_those_of_the_requests() -> None:
+    assert set(orders.REQUESTS) == set(ORDERS)
 
 
 def test_the_kept_answers_are_those_of_the_cases() -> None:

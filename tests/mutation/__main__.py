@@ -21,8 +21,8 @@ import tonnage
 SERVICE = Path(tonnage.__file__).parent
 TESTS = {
     "laws": ["tests/laws", "tests/test_units.py"],
-    "estimate": ["tests/estimate", "tests/properties"],
-    "fit": ["tests/fit"],
+    "estimate": ["tests/estimate", "tests/golden"],
+    "fit": ["tests/fit", "tests/golden"],
 }
 
 _UNUSED = ("terminal", "timeout", "cacheprovider", "xdist", "randomly")
