@@ -18,7 +18,6 @@ OUTSIDE = {
     # two GPUs, FSDP1 with one flat unit: its copies are known only from two other rows
     "litgpt-fsdp-phi-1.5-mb4-2g",
     # offload with two 24 GB cards: the pool grows to what the card has
-    "peft-70b-qlora-fsdp-2x24-off",
     # an example's README says more than its settings can take
     "axo-qlora-olmo-3-7b",
 }

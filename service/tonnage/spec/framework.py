@@ -100,6 +100,8 @@ class FrameworkRelease(Release, frozen=True, kw_only=True, forbid_unknown_fields
     """Layers whose kept tensors stay on the GPU when activations are offloaded. [layers]"""
     lengths: Literal["capped", "dropped", "bucketed", "longest_first"] = "capped"
     """What becomes of longer samples: cut at the cap, dropped, batched by length, or sorted longest first."""
+    packs_whole: bool = False
+    """Packing puts whole samples into batches up to the length and cuts none: lengths still vary."""
     reserved_ratio: float = 0.0
     """Measured ratio of reserved to allocated of this framework's sharded runs; 0: by regime."""
     drops_autocast_under_deepspeed: bool = True

@@ -124,3 +124,8 @@ def test_the_embedding_may_carry_an_adapter():
     found = job(method="lora", lora={"rank": 8, "target_modules": ["embed_tokens"]})
 
     assert [(a.role, a.component) for a in found.adapters] == [("embed", "embedding")]
+
+
+def test_whole_samples_packed_together_still_vary_in_length():
+    assert job(framework="ms-swift", packed=True, sequence_lengths="fixed").varying
+    assert not job(framework="axolotl", packed=True, sequence_lengths="varying").varying

@@ -80,7 +80,7 @@ def _on_card(job: Solved, gpu: Gpu | None) -> Account:
 def _load(job: Solved, stage: Stage, gpu: Gpu | None) -> GpuLoad:
     settings = job.settings
     outside = _outside(gpu, not settings.libraries.at_least("torch", "2.1"), _several(settings), stage.paged)
-    usable = None if gpu is None else gpu.memory_usable_bytes - sum(i.bytes.expected for i in outside)
+    usable = None if gpu is None else gpu.memory_usable_bytes - sum(_least_outside(i) for i in outside)
     phases = [
         PhaseItems(
             moment.phase,  # type: ignore[arg-type]  # one of PhaseName
@@ -94,6 +94,11 @@ def _load(job: Solved, stage: Stage, gpu: Gpu | None) -> GpuLoad:
         phases=(PhaseItems("load", (*stage.loading, *outside)), *phases),
         needed=_needed(job, stage, outside),
     )
+
+
+def _least_outside(found: MemoryItem) -> int:
+    """What a full card surely leaves to the pool: communicators are made as they are used."""
+    return found.bytes.low if found.component == "communication" else found.bytes.expected
 
 
 def _several(job: Settings) -> bool:
@@ -174,6 +179,7 @@ def _fragmentation(
         allocated=stage.resident_bytes + moment.total,
         resident=stage.resident_bytes + moment.gradients,
         idle=idle,
+        live=moment.live,
         usable=usable,
     )
     return item(

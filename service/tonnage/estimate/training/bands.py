@@ -46,6 +46,17 @@ TYPICAL_CAP = 2048
 """Caps above it exceed the mean length of most instruction data: the longest batch may stay below. [tokens]"""
 
 
+SHORT_CAP = 1024
+"""Caps that most samples of instruction data reach. [tokens]"""
+
+
+def cap_class(job: Settings) -> int:
+    """0: lengths are alike; 1, 2, 3: they vary up to a cap that most, many or few samples reach."""
+    if not job.varying:
+        return 0
+    return 1 + (job.sequence_length > SHORT_CAP) + (job.sequence_length > TYPICAL_CAP)
+
+
 def may_fall_short(job: Settings) -> bool:
     """Whether the stated length is a cap that the data may not reach."""
     return job.varying and job.sequence_length > TYPICAL_CAP

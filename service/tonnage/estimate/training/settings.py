@@ -171,7 +171,7 @@ def settings(workload: Workload) -> Settings:
         else placement.tensor_parallel_size > 1,
         micro_batch_size=read("micro_batch_size"),
         sequence_length=read("sequence_length"),
-        varying=read("sequence_lengths") == "varying" and not card.packed,
+        varying=_varies(card, read, release),
         packed=bool(read("packed")),
         gradient_accumulation_steps=card.gradient_accumulation_steps or release.defaults.gradient_accumulation_steps,
         gradient_checkpointing=read("gradient_checkpointing"),
@@ -206,6 +206,12 @@ def _sharding(card: Training, read: Reader, ranks: int) -> str:
     if ranks == 1:
         return "none"
     return str(read.assume("sharding", read.defaults.sharding, read.why))
+
+
+def _varies(card: Training, read: Reader, release: FrameworkRelease) -> bool:
+    """Whether batches differ in length; packing makes them alike, unless whole samples are put together."""
+    stated = read("sequence_lengths") == "varying"
+    return release.packs_whole if card.packed else stated
 
 
 def _offloads_by_default(card: Training, read: Reader) -> bool:

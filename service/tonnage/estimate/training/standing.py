@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tonnage.estimate.identity_cache import remembered, results_of_this_thread
-from tonnage.estimate.training.bands import Band, allocated_band, may_fall_short
+from tonnage.estimate.training.bands import Band, allocated_band, cap_class
 from tonnage.estimate.training.counters import Ratio, ratio
 from tonnage.estimate.training.findings import findings_of
 from tonnage.estimate.training.fused import fused_profile
@@ -159,7 +159,7 @@ def _standing(asked: Asked) -> Standing:
     )
 
 
-_regimes: Kept[tuple[Standing, int, bool, bool], Regime] = Kept(KEPT)
+_regimes: Kept[tuple[Standing, int, bool, int], Regime] = Kept(KEPT)
 
 
 def regime(base: Standing, job: Settings) -> Regime:
@@ -173,7 +173,7 @@ def regime(base: Standing, job: Settings) -> Regime:
     Returns:
         The step's profile, the band, and how the allocator behaves.
     """
-    key = (base, job.micro_batch_size, masks_windows(job, base.workload.model), may_fall_short(job))
+    key = (base, job.micro_batch_size, masks_windows(job, base.workload.model), cap_class(job))
     found = None if results_of_this_thread() is not None else _regimes.get(key)
     if found is None:
         found = _regimes.keep(key, _regime(base, job))
