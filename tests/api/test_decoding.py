@@ -1,5 +1,6 @@
 """Bodies: what is accepted, what is refused, with which status and pointer."""
 
+import json
 import time
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from tonnage.api.decoding import MAX_DEPTH, BodyDecoder, require_json
 from tonnage.api.problems import ProblemError
+from tonnage.api.repeated_keys import refuse_repeated_keys
 from tonnage.spec.card import SizingCard
 
 decode = BodyDecoder(SizingCard)
@@ -198,3 +200,43 @@ def test_a_field_in_the_wrong_part_of_the_card_is_told_its_place() -> None:
     error = refused(b'{"model": "a", "serving": {"engine": "vllm", "tensor_parallel_size": 2}}').errors[0]
 
     assert error.detail.startswith("unknown field 'tensor_parallel_size': it stands in 'placement'")
+
+
+@pytest.mark.parametrize(
+    ("body", "key"),
+    [
+        (b'{"model": "a", "model" : "b"}', "model"),
+        (b'{"model"\n:"a", "model":"b"}', "model"),
+        (b'{"model": "a", "model": "b"}', "model"),
+        (b'{"model": "a", "placement": {"gpu": "l4", "gpu": "l40s"}}', "gpu"),
+        (b'{"model": "a", "reserve": 1.0, "reserve": 2.0}', "reserve"),
+        (b'{"model": {"config": {"text_config": {"a": 1, "a": 2}}}}', "a"),
+        (b'{"model": "a", "failure": {"message": "\\"x\\": 1", "message": "y"}}', "message"),
+        (b'{"model": "a", "mod\\u0065l": "b"}', "model"),
+    ],
+)
+def test_a_key_that_stands_twice_is_refused_by_name(body: bytes, key: str) -> None:
+    problem = refused(body)
+
+    assert 400 == problem.kind.status
+    assert f"key {key!r} stands twice" in problem.detail
+
+
+def test_a_key_may_come_again_in_another_object() -> None:
+    decode(b'{"model": {"config": {"hidden_size": 1, "vision_config": {"hidden_size": 2}}}, "reserve": "1 GiB"}')
+    decode(b'{"model": "a", "failure": {"message": "text with \\"model\\": twice, \\"model\\": 1"}}')
+
+
+_JSON = st.recursive(
+    st.text(max_size=4) | st.integers() | st.sampled_from(['":', "a", ":", '"', "\\"]),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["a", "b", '":', ":", ""]), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+@given(_JSON)
+def test_no_document_without_repeated_keys_is_refused(value: object) -> None:
+    for spaces in (None, 1):
+        refuse_repeated_keys(json.dumps(value, indent=spaces).encode())

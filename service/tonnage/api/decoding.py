@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from tonnage.api.near_names import near
 from tonnage.api.problems import INVALID, MALFORMED, TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, FieldError, ProblemError
+from tonnage.api.repeated_keys import refuse_repeated_keys
 from tonnage.spec.fit import DATE_PATTERN, DURATION_PATTERN, MONEY_PATTERN, RATE_PATTERN
 from tonnage.units import SIZE_PATTERN, parse_size
 
@@ -70,7 +71,7 @@ class BodyDecoder(Generic[T]):
             Checked value.
 
         Raises:
-            ProblemError: 400 when it is not JSON, 413 when it holds too much, 422 when it breaks the contract.
+            ProblemError: 400 when it is not JSON or repeats a key, 413 when it holds too much, 422 when it breaks the contract.
         """
         parts = body.count(b"[") + body.count(b"{")
         if parts > MAX_PARTS:
@@ -81,6 +82,7 @@ class BodyDecoder(Generic[T]):
             return self._again(body, error)
         if parts > MAX_DEPTH:
             _refuse_depth(untyped(body))
+        refuse_repeated_keys(body)
         return value
 
     def _again(self, body: bytes, first: Exception) -> T:
@@ -89,9 +91,11 @@ class BodyDecoder(Generic[T]):
         _refuse_depth(raw)
         if "got `float`" in str(first):
             try:
-                return msgspec.convert(_integers(raw), self.struct)
+                value = msgspec.convert(_integers(raw), self.struct)
             except msgspec.ValidationError as error:
                 raise explained(error, self.struct, raw) from error
+            refuse_repeated_keys(body)
+            return value
         raise explained(first, self.struct, raw) from first
 
 

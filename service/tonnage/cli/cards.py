@@ -17,6 +17,7 @@ import msgspec
 from tonnage.api.decoding import BodyDecoder
 from tonnage.api.field_words import field_words
 from tonnage.api.query import Leaf, QueryReader, members
+from tonnage.api.repeated_keys import distinct
 from tonnage.cli.failure import CommandError
 
 T = TypeVar("T")
@@ -131,7 +132,7 @@ def card_document(name: str) -> dict[str, Any]:
     """
     try:
         text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
-        document = tomllib.loads(text) if name.endswith(".toml") else json.loads(text)
+        document = tomllib.loads(text) if name.endswith(".toml") else json.loads(text, object_pairs_hook=distinct)
     except (ValueError, RecursionError) as error:
         raise CommandError(f"{name}: {error}") from error
     if not isinstance(document, dict):

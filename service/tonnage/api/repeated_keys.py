@@ -1,0 +1,42 @@
+"""
+Keys that stand twice in one object: JSON readers take the last in silence, so that a caller's figure may be dropped.
+
+A body has as many keys as what was read of it, unless one was dropped; only a body whose counts differ, or whose texts
+could be taken for keys, is read again to say which.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from tonnage.api.problems import MALFORMED, ProblemError
+
+_read = msgspec.json.Decoder().decode
+_written = msgspec.json.Encoder().encode
+
+
+def refuse_repeated_keys(body: bytes) -> None:
+    """
+    Nothing for a body without repeated keys.
+
+    Args:
+        body: JSON text that was already read.
+
+    Raises:
+        ProblemError: 400 that names the key.
+    """
+    spread = b" :" in body or b"\n:" in body or b"\t:" in body or b"\r:" in body
+    if spread or b"\\" in body or body.count(b'":') != _written(_read(body)).count(b'":'):
+        json.loads(body.decode(), object_pairs_hook=distinct, parse_int=str)
+
+
+def distinct(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of key-value pairs, or the 400 for a key that comes twice. [unitless]"""
+    found = dict(pairs)
+    if len(found) == len(pairs):
+        return found
+    seen: set[str] = set()
+    repeated = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+    raise ProblemError(MALFORMED, f"key {repeated[:100]!r} stands twice in one object")
