@@ -28,9 +28,37 @@ def test_tokens_are_whole_pages():
     assert 0 == static_fraction.tokens(pool=1000, token_bytes=0)
 
 
-def test_smaller_window_pools_leave_more_for_full_layers():
-    assert 100 == static_fraction.full_attention_tokens(tokens=100, full_layers=4, sliding_layers=4, ratio=1.0)
-    assert 111 == static_fraction.full_attention_tokens(tokens=100, full_layers=4, sliding_layers=4, ratio=0.8)
+def test_a_token_costs_less_where_windows_have_a_smaller_pool():
+    assert 150 == static_fraction.windowed_token(full_bytes=100, sliding_bytes=50, ratio=1.0)
+    assert 140 == static_fraction.windowed_token(full_bytes=100, sliding_bytes=50, ratio=0.8)
+    assert 50 == static_fraction.windowed_token(full_bytes=0, sliding_bytes=50, ratio=0.8)
+
+
+def test_gemma_4_e4b_fills_the_printed_pool_with_the_printed_tokens():
+    cell = static_fraction.windowed_token(full_bytes=28_672, sliding_bytes=71_680, ratio=0.8)
+
+    assert 79.94 == pytest.approx(997_846 * cell / 2**30, abs=0.005)
+
+
+FLASH = {
+    "latent_bytes": 584,
+    "state_width": 512,
+    "window": 128,
+    "ratio": 0.1,
+    "windowed_layers": 44,
+    "compressions": ((4, 21, 128), (128, 20, 0)),
+}
+
+
+def test_a_token_of_compressed_latents_costs_what_the_log_prints():
+    assert 15_955.85 == pytest.approx(static_fraction.compressed_token(**FLASH, speculative=False), abs=0.005)
+
+
+def test_a_draft_doubles_the_rings_and_adds_a_layer():
+    plain = static_fraction.compressed_token(**FLASH, speculative=False)
+    drafted = static_fraction.compressed_token(**FLASH, speculative=True)
+
+    assert plain * 45 / 44 < drafted < 2 * plain
 
 
 def test_states_take_their_share_of_the_pool():

@@ -58,7 +58,7 @@ def vision_tower(*, factor: float, layers: int, hidden_size: int) -> float:
     return factor * max(0.8, min(1.05, 1.0 - 0.1 * (complexity - 1.0)))
 
 
-def tokens(*, pool: int, token_bytes: int, page_size: int = 1) -> int:
+def tokens(*, pool: int, token_bytes: float, page_size: int = 1) -> int:
     """
     Tokens of a pool, whole pages.
 
@@ -74,27 +74,75 @@ def tokens(*, pool: int, token_bytes: int, page_size: int = 1) -> int:
         sgl-project/sglang@0.5.8 python/sglang/srt/model_executor/model_runner_kv_cache_mixin.py
         profile_max_num_token, init_memory_pool
     """
-    return max(0, pool // token_bytes // page_size * page_size) if token_bytes else 0
+    return max(0, int(pool // token_bytes) // page_size * page_size) if token_bytes else 0
 
 
-def full_attention_tokens(*, tokens: int, full_layers: int, sliding_layers: int, ratio: float) -> int:
+def windowed_token(*, full_bytes: int, sliding_bytes: int, ratio: float) -> float:
     """
-    Tokens of full-attention layers once sliding-window layers get a smaller pool.
+    Cache that one token of the full-attention layers costs once sliding-window layers have a smaller pool of their own.
 
     Args:
-        tokens: Tokens if all layers were alike. [tokens]
-        full_layers: Full-attention layers. [layers]
-        sliding_layers: Sliding-window layers. [layers]
+        full_bytes: Cache of one token over the full-attention layers of the rank. [bytes/token]
+        sliding_bytes: Cache of one token over the sliding-window layers of the rank. [bytes/token]
         ratio: Tokens of a sliding-window layer for one of a full layer. [fraction]
 
     Returns:
-        Tokens of the full layers, which the log prints. [tokens]
+        Bytes per token of the full layers, which is what the log counts. [bytes/token]
 
     Source:
-        sgl-project/sglang@0.5.8 python/sglang/srt/model_executor/model_runner_kv_cache_mixin.py
-        set_num_tokens_hybrid_swa
+        sgl-project/sglang@0.5.12 python/sglang/srt/model_executor/pool_configurator.py HybridSWAPoolConfigurator;
+        gemma-4-E4B on GB10: 28,672 and 71,680 bytes, 997,846 tokens in 79.94 GiB
     """
-    return int(tokens * (full_layers + sliding_layers) / (ratio * sliding_layers + full_layers))
+    return full_bytes + ratio * sliding_bytes if full_bytes else float(sliding_bytes)
+
+
+def compressed_token(
+    *,
+    latent_bytes: int,
+    state_width: int,
+    window: int,
+    ratio: float,
+    windowed_layers: int,
+    compressions: tuple[tuple[int, int, int], ...],
+    speculative: bool,
+) -> float:
+    """
+    Cache that one token of a model with compressed latents (DeepSeek-V4) costs.
+
+    Every layer keeps its window, which is `ratio` of all tokens; compressed layers keep an entry for every few tokens,
+    index keys with it, and a ring of uncompressed states for every window page.
+
+    Args:
+        latent_bytes: One latent as stored. [bytes/token]
+        state_width: Width of a compressor's state. [elements]
+        window: Sliding window. [tokens]
+        ratio: Tokens of the windows for one of all. [fraction]
+        windowed_layers: Entries of compress_ratios, the prediction layer among them. [layers]
+        compressions: (tokens of an entry, layers, width of an index key or 0) by kind of layer.
+        speculative: A draft is used: rings are twice as long and one more layer is held.
+
+    Returns:
+        Bytes per token. [bytes/token]
+
+    Source:
+        sgl-project/sglang@0.5.12 python/sglang/srt/model_executor/pool_configurator.py DSV4PoolConfigurator
+        _get_bytes_per_full_token; a log of DeepSeek-V4-Flash prints bytes_per_full_token=15955.85
+    """
+    size = ratio * latent_bytes * windowed_layers
+    for tokens, layers, index_width in compressions:
+        overlap, ring = (2, 2 * tokens) if index_width else (1, tokens)
+        states = 2 * overlap * (state_width + index_width) * _STATE_BYTES
+        entry = latent_bytes + (index_width + index_width // _INDEX_BLOCK * _SCALE_BYTES if index_width else 0)
+        pages = ratio * ring * (2 if speculative else 1) / window
+        size += layers * (entry / tokens + pages * states)
+    return size * (windowed_layers + 1) / windowed_layers if speculative else size
+
+
+_STATE_BYTES = 4
+_SCALE_BYTES = 4
+"""Compressor states and scales of index keys are fp32. [bytes]"""
+_INDEX_BLOCK = 128
+"""Elements of an index key that share a scale. [elements]"""
 
 
 def state_slots(*, pool: int, state_bytes: int, ratio: float) -> int:

@@ -31,7 +31,7 @@ from tonnage.spec.report import (
     exactly,
 )
 from tonnage.spec.workload import Workload
-from tonnage.units import MiB
+from tonnage.units import GiB, MiB
 
 RULES = WeightRules(
     vocabulary_multiple=64,
@@ -47,6 +47,10 @@ _INVALIDATED_BY = (
 )
 _LOAD_GROWTH = 32 * MiB
 """Modules and first workspaces that loading itself brings in: what small models show beyond their tensors. [bytes]"""
+_ROTARY_ELEMENT = 4
+"""CUDA keeps the rotary table in fp32, "for numerical stability". [bytes]"""
+_SYSTEM = 9 * GiB
+"""What the system and the engine's own processes hold of unified memory: 8.8 to 11.7 GiB in three logs of GB10. [bytes]"""
 _NCCL_SWITCHED = 1_600 * MiB
 _NCCL_PCIE = 250 * MiB
 """Communicators before the weights: B200 with four ranks 3.0 GiB in all, L4 with four about 0.45. [bytes]"""
@@ -169,7 +173,7 @@ def _rank(
     shape = rank_shape(model, held, tensor_parallel_size=tp, expert_parallel_size=placement.expert_parallel_size)
     before, drafted = beside
     weights = _weights(workload, chosen, stage)
-    tables = _rotary(model, stage.layers, chosen.element_bytes)
+    tables = _rotary(model, stage.layers, chosen.element_bytes if chosen.rocm else _ROTARY_ELEMENT)
     memory = sglang_cache.memory(chosen, total, before, weights, tables + drafted.weights)
     pools = sglang_cache.pools(workload, chosen, stage, memory)
     rows = pools.requests + chosen.release.spare_request_rows
@@ -185,7 +189,7 @@ def _rank(
             max_model_len=chosen.context,
             extra_tokens=chosen.release.spare_request_columns + chosen.draft_tokens,
         ),
-        graphs=_graphs(chosen, shape, tp),
+        graphs=_graphs(chosen, shape, tp, model.vocab_size),
         activations=_activations(chosen, shape),
         draft=drafted.weights,
         draft_cache=drafted.layers * drafted.layer_token_bytes * pools.tokens.expected,
@@ -254,20 +258,35 @@ def _before(workload: Workload, chosen: Settings) -> Amount:
         context = device_context.cuda(multiprocessors=chosen.multiprocessors) + device_context.torch_libraries()
     ranks = workload.placement.tensor_parallel_size * workload.placement.pipeline_parallel_size
     nccl = 0 if ranks == 1 else _NCCL_SWITCHED if chosen.nvswitch else _NCCL_PCIE
-    return Amount(int(context * 0.7 + nccl * 0.5), context + nccl, int(context * 1.5 + nccl * 1.8))
+    system = _SYSTEM if workload.gpu is not None and workload.gpu.unified_memory else 0
+    least, most = int(context * 0.7 + nccl * 0.5), int(context * 1.5 + nccl * 1.8)
+    return Amount(least + system // 2, context + nccl + system, most + system * 3 // 2)
 
 
 # ---- outside the fraction ----
 
 
-def _graphs(chosen: Settings, shape: RankShape, ranks: int) -> Amount:
+def _graphs(chosen: Settings, shape: RankShape, ranks: int, vocabulary: int) -> Amount:
+    """Nodes and reductions of every layer at every captured size; the logits of the largest, which all sizes share."""
     if not chosen.decode_sizes:
         return exactly(0)
-    release, sizes = chosen.release, len(chosen.decode_sizes)
-    reductions = 0 if ranks == 1 or chosen.nvswitch else 2 * release.graph_bytes_per_reduction
-    size = shape.layers * sizes * (release.graph_bytes_per_node + reductions)
-    size += len(chosen.prefill_sizes) * release.prefill_graph_bytes
-    return Amount(int(size / release.graph_spread), size, int(size * release.graph_spread))
+    release, nodes = chosen.release, shape.layers * len(chosen.decode_sizes)
+    reductions = 0 if ranks == 1 else 2 * nodes * release.graph_bytes_per_reduction
+    size = release.graph_first_capture + nodes * release.graph_bytes_per_node
+    if chosen.prefill_sizes:
+        size += len(chosen.prefill_sizes) * release.prefill_graph_bytes
+    else:
+        size += max(chosen.decode_sizes) * vocabulary * (chosen.element_bytes + 4)
+    spread = release.graph_spread
+    return Amount(
+        int(size / spread + reductions / _REDUCTION_SPREAD),
+        size + reductions,
+        int(size * spread + reductions * _REDUCTION_SPREAD),
+    )
+
+
+_REDUCTION_SPREAD = 2.0
+"""Four logs of two to eight ranks, PCIe and NVLink, lie within 0.9 to 1.9 of the law."""
 
 
 def _activations(chosen: Settings, shape: RankShape) -> int:

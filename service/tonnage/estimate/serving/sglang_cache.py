@@ -1,10 +1,11 @@
 """SGLang's cache: what the static fraction leaves, states and tokens in it, what traffic takes of it."""
 
-from math import isqrt
+from collections import Counter
+from math import ceil, isqrt
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from tonnage.estimate.caches import decoder_groups, state_bytes_per_sequence, token_bytes
+from tonnage.estimate.caches import decoder_groups, layer_cache_bytes_per_token, state_bytes_per_sequence
 from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.serving.demand import Demand
 from tonnage.estimate.serving.sglang_settings import Settings
@@ -12,7 +13,9 @@ from tonnage.estimate.serving.vllm_cache import state_element_bytes
 from tonnage.estimate.weights import StageWeights
 from tonnage.laws import budget
 from tonnage.laws import static_fraction as laws
-from tonnage.spec.model import Model
+from tonnage.spec.engines.sglang import Sglang as Release
+from tonnage.spec.facts import KvFormat
+from tonnage.spec.model import Attention, Layer, Model
 from tonnage.spec.report import Amount, CapacityTokens, KvCache, exactly
 from tonnage.spec.workload import Workload
 
@@ -79,14 +82,13 @@ def pools(workload: Workload, chosen: Settings, stage: StageWeights, memory: Amo
     """
     model, tp, release = workload.model, workload.placement.tensor_parallel_size, chosen.release
     layers = stage.layers or None
-    each = token_bytes(model, *chosen.kv_formats, tensor_parallel_size=tp, layers=layers) if model.known else 0
+    drafts = bool(chosen.draft_tokens)
+    each = _token(model, chosen.kv_formats, release, layers, speculative=drafts, ranks=tp) if model.known else 0
     state = _state_bytes(model, chosen.element_bytes, tp, layers) if model.known else 0
     slots = (
         laws.state_slots(pool=max(0, memory.expected), state_bytes=state, ratio=release.recurrent_ratio) if state else 0
     )
-    tokens = CapacityTokens(
-        *(_tokens(chosen, model, layers, size, token=each, state=state) for size in _bounds(memory))
-    )
+    tokens = CapacityTokens(*(_tokens(chosen, size, token=each, state=state) for size in _bounds(memory)))
     requests = laws.running_requests(
         tokens=tokens.expected,
         context=chosen.context,
@@ -98,38 +100,91 @@ def pools(workload: Workload, chosen: Settings, stage: StageWeights, memory: Amo
         requests = chosen.max_running_requests
     if state:
         requests = min(requests, slots // release.recurrent_slots_per_request)
-    return Pools(memory=memory, tokens=tokens, slots=slots, requests=requests, token_bytes=each, state_bytes=state)
+    return Pools(
+        memory=memory, tokens=tokens, slots=slots, requests=requests, token_bytes=ceil(each), state_bytes=state
+    )
 
 
 def _bounds(memory: Amount) -> tuple[int, int, int]:
     return max(0, memory.low), max(0, memory.expected), max(0, memory.high)
 
 
-def _tokens(
-    chosen: Settings, model: Model, layers: tuple[int, ...] | None, memory: int, *, token: int, state: int
-) -> int:
-    release = chosen.release
+def _tokens(chosen: Settings, memory: int, *, token: float, state: int) -> int:
     if state:
-        slots = laws.state_slots(pool=memory, state_bytes=state, ratio=release.recurrent_ratio)
+        slots = laws.state_slots(pool=memory, state_bytes=state, ratio=chosen.release.recurrent_ratio)
         memory -= slots * state
-    tokens = laws.tokens(pool=memory, token_bytes=token, page_size=chosen.page_size)
-    sliding, full = _window_layers(model, layers)
-    if not sliding or not full or release.sliding_ratio == 1.0:
-        return tokens
-    return laws.full_attention_tokens(
-        tokens=tokens, full_layers=full, sliding_layers=sliding, ratio=release.sliding_ratio
-    )
+    return laws.tokens(pool=memory, token_bytes=token, page_size=chosen.page_size)
 
 
 @remembered()
-def _window_layers(model: Model, layers: tuple[int, ...] | None) -> tuple[int, int]:
-    """Sliding-window and full-attention layers of a stage."""
-    counts = {"sliding": 0, "full": 0}
-    for group, count in decoder_groups(model, layers):
-        attention = group.layer.attention
-        if attention is not None and attention.kind in counts:
-            counts[attention.kind] += count
-    return counts["sliding"], counts["full"]
+def _token(
+    model: Model,
+    formats: tuple[KvFormat, KvFormat],
+    release: Release,
+    layers: tuple[int, ...] | None,
+    *,
+    speculative: bool,
+    ranks: int,
+) -> float:
+    """What one token of the full-attention layers costs on a rank. [bytes/token]"""
+    groups = [(g.layer, count) for g, count in decoder_groups(model, layers) if g.layer.attention is not None]
+    latents = [(layer.attention, count) for layer, count in groups if layer.attention and _compressed(layer.attention)]
+    if latents:
+        return _latent_token(latents, model.mtp_layers, release.latent_window_ratio, speculative)
+    full = sliding = 0
+    for layer, count in groups:
+        size = count * _layer_token(layer, formats, ranks)
+        if _has_own_pool(model, layer, release):
+            sliding += size
+        else:
+            full += size
+    return laws.windowed_token(full_bytes=full, sliding_bytes=sliding, ratio=release.sliding_ratio)
+
+
+def _compressed(attention: Attention) -> bool:
+    return attention.kind == "mla" and attention.window is not None
+
+
+def _latent_token(
+    latents: list[tuple[Attention, int]], prediction_layers: int, ratio: float, speculative: bool
+) -> float:
+    first, _ = latents[0]
+    nope, rope = first.kv_lora_rank or 0, first.qk_rope_head_dim or 0
+    kinds: Counter[tuple[int, int]] = Counter()
+    for attention, count in latents:
+        if attention.compress_ratio > 1:
+            kinds[attention.compress_ratio, attention.index_head_dim or 0] += count
+    return laws.compressed_token(
+        latent_bytes=nope + 2 * rope + _LATENT_SCALES,
+        state_width=nope + rope,
+        window=first.window or 1,
+        ratio=ratio,
+        windowed_layers=sum(count for _, count in latents) + prediction_layers,
+        compressions=tuple((tokens, count, index) for (tokens, index), count in kinds.items()),
+        speculative=speculative,
+    )
+
+
+_LATENT_SCALES = 8
+"""Scales of the fp8 part of a compressed latent. [bytes/token]"""
+
+
+def _layer_token(layer: Layer, formats: tuple[KvFormat, KvFormat], ranks: int) -> int:
+    """A layer that reads an earlier layer's cache gets a pool all the same."""
+    attention = layer.attention
+    if attention is not None and attention.kv_shared:
+        layer = structs.replace(layer, attention=structs.replace(attention, kv_shared=False))
+    return layer_cache_bytes_per_token(layer, *formats, ranks)
+
+
+def _has_own_pool(model: Model, layer: Layer, release: Release) -> bool:
+    """Whether a layer's window has a pool of its own in this release."""
+    attention = layer.attention
+    if attention is None or release.sliding_ratio == 1.0:
+        return False
+    if not release.sliding_models:
+        return attention.kind == "sliding"
+    return attention.kind in ("sliding", "chunked") and model.model_type in release.sliding_models
 
 
 @remembered()

@@ -63,7 +63,7 @@ def settings(workload: Workload) -> Settings:
     )
     generates = any(group.layer.role == "decoder" for group in model.layers) or not model.known
     eager = bool(serving.disable_cuda_graph or serving.enforce_eager or not generates)
-    decode = () if eager else _decode_sizes(largest)
+    decode = () if eager else _decode_sizes(min(largest, serving.max_num_seqs or largest))
     prefill = _prefill_sizes(workload, release, chunk) if decode else ()
     images = model.vision is not None and not (serving.multimodal and serving.multimodal.language_model_only)
     fraction = serving.gpu_memory_utilization

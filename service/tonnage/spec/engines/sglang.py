@@ -62,13 +62,19 @@ class Sglang(Release, frozen=True, kw_only=True, forbid_unknown_fields=True):
     spare_request_columns: int = 4
     sliding_ratio: float = 1.0
     """Tokens of sliding-window layers for every token of full-attention layers; 1: one pool for all."""
+    sliding_models: tuple[str, ...] = ()
+    """Model types whose windows get that pool; empty: every model with sliding windows."""
+    latent_window_ratio: float = 0.1
+    """The same ratio for models with compressed latents."""
     recurrent_ratio: float = 0.9
     """Recurrent states against full-attention cache, by memory."""
     recurrent_slots_per_request: int = 3
     graph_bytes_per_node: int
     """Of one layer at one captured size; measured. [bytes]"""
     graph_bytes_per_reduction: int
-    """Of one all-reduce without NVLink at one captured size; measured. [bytes]"""
+    """Of one all-reduce at one captured size; measured. [bytes]"""
+    graph_first_capture: int
+    """Workspaces and modules that the first captured forward brings; measured. [bytes]"""
     prefill_graph_bytes: int = 0
     """Of one captured prefill size; measured. [bytes]"""
     graph_spread: float = 3.0
