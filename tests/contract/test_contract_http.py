@@ -210,7 +210,7 @@ async def test_every_law_that_an_answer_names_can_be_read(client: httpx.AsyncCli
         (b"{}", {"content-type": "application/json", "content-encoding": "gzip"}, 415),
         (b" " * (5 << 20), {"content-type": "application/json"}, 413),
         (b'{"modle": "x"}', {"content-type": "application/json"}, 422),
-        (b'{"model": "x", "model": "y"}', {"content-type": "application/json"}, 422),
+        (b'{"model": "x", "model": "y"}', {"content-type": "application/json"}, 400),
         (b'{"model": "x\\n"}', {"content-type": "application/json"}, 422),
         (b"[" * 500, {"content-type": "application/json"}, 400),
     ],
