@@ -10,7 +10,7 @@ from tests.api.conftest import in_process
 
 from tonnage.adapters.rate_counter import RateCounter
 from tonnage.adapters.redis_link import LinkSettings, RedisLink
-from tonnage.api.access import new_key, read_keys, refuse_open_house
+from tonnage.api.access import needed_scope, new_key, read_keys, refuse_open_house
 from tonnage.api.app import create_app
 from tonnage.api.gate import Gate
 from tonnage.api.settings import Settings, SettingsError
@@ -36,11 +36,32 @@ def bearer(token: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
+    ("path", "scope"),
+    [
+        ("//estimate", "estimate"),
+        ("/estimate//", "estimate"),
+        ("//fit//models/", "fit"),
+        ("//metrics/", "admin"),
+        ("//catalog//gpus/", "read"),
+        ("/estimates", "read"),
+        ("//", None),
+        ("//docs/", None),
+    ],
+)
+def test_no_spelling_of_a_path_needs_less_than_the_path(path: str, scope: str | None) -> None:
+    assert scope == needed_scope(path, metrics_open=False)
+
+
+@pytest.mark.parametrize(
     ("token", "path", "status"),
     [
         (READER, "/catalog", 200),
         (READER, "/catalog/gpus", 200),
         (READER, "/estimate?parameters=1", 403),
+        (READER, "/estimate/?parameters=1", 403),
+        (READER, "/%65stimate?parameters=1", 403),
+        (READER, "/fit/models?gpu=l4", 403),
+        (READER, "/metrics/", 403),
         (SIZER, "/estimate?parameters=1", 200),
         (SIZER, "/catalog", 403),
         (SIZER, "/metrics", 403),

@@ -40,6 +40,33 @@ def test_a_trickle_of_head_bytes_ends_the_connection(process: Process) -> None:
     assert time.monotonic() - started < 5
 
 
+CHUNKED = "Transfer-Encoding: chunked"
+BODY = b'{"model": {"parameters": 7000000000}}'
+
+
+@pytest.mark.parametrize(
+    "endless",
+    [b"25;" + b"a" * 80_000, b"25\r\n" + BODY + b"\r\n0\r\n" + b"X: y\r\n" * 20_000],
+    ids=["extension", "trailers"],
+)
+def test_a_body_that_is_padded_without_end_ends_the_connection(process: Process, endless: bytes) -> None:
+    with process.connect() as connection:
+        connection.sendall(head("POST /estimate", CHUNKED))
+        time.sleep(0.2)
+        with pytest.raises(OSError):  # noqa: PT011  (reset or broken pipe)
+            trickle(connection, endless, size=4096, pause=0.02)
+
+
+def test_trailers_are_no_headers(process: Process) -> None:
+    with process.connect() as connection:
+        connection.sendall(head("POST /estimate", CHUNKED, "Connection: close"))
+        time.sleep(0.2)
+        connection.sendall(b"25\r\n" + BODY + b"\r\n0\r\nHost: b\r\nHost: c\r\n\r\n")
+        received, _ = until_closed(connection)
+
+    assert received.startswith(b"HTTP/1.1 200 ")
+
+
 @pytest.mark.parametrize("size", [40_000, 100_000, 1_000_000])
 def test_a_head_over_the_limit_is_refused(process: Process, size: int) -> None:
     with process.connect() as connection:
@@ -75,6 +102,8 @@ def test_a_body_that_does_not_come_is_a_503_and_ends_the_connection(process: Pro
         b"POST /estimate HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
         b"POST /estimate HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
         b"GET /healthz HTTP/9.9\r\nHost: a\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
     ],
 )
 def test_what_could_be_read_in_two_ways_is_refused(process: Process, request_bytes: bytes) -> None:
@@ -201,10 +230,10 @@ def test_the_access_log_is_json_without_bodies_queries_or_keys(tmp_path: Path) -
     assert "hush" not in log.read_text()
 
 
-def trickle(connection: socket.socket, data: bytes) -> None:
-    for byte in data:
-        connection.sendall(bytes([byte]))
-        time.sleep(0.1)
+def trickle(connection: socket.socket, data: bytes, *, size: int = 1, pause: float = 0.1) -> None:
+    for start in range(0, len(data), size):
+        connection.sendall(data[start : start + size])
+        time.sleep(pause)
 
 
 def head(request: str, *lines: str) -> bytes:

@@ -89,13 +89,22 @@ def needed_scope(path: str, *, metrics_open: bool) -> str | None:
     Returns:
         Scope, None for what is open to everybody.
     """
+    path = _as_routed(path)
     if path in _OPEN_PATHS or path.startswith(("/docs/", "/page/", "/problems/")):
         return None
-    if path.rstrip("/") in ("/estimate", "/fit", "/fit/models"):
-        return path.strip("/").partition("/")[0]
-    if path == "/metrics":
+    area = path.split("/", 2)[1]
+    if area in ("estimate", "fit"):
+        return area
+    if area == "metrics":
         return None if metrics_open else "admin"
     return "read"
+
+
+def _as_routed(path: str) -> str:
+    """The path that the framework routes a spelling to: doubled and trailing slashes mean nothing."""
+    if "//" in path or (path.endswith("/") and path != "/"):
+        return "/" + "/".join(filter(None, path.split("/")))
+    return path
 
 
 def read_keys(settings: Settings) -> KeyRing | None:

@@ -38,6 +38,10 @@ class _GuardedProtocol(HttpToolsProtocol):
         """When the request now on its way in began, the wait for a first one included; None between requests. [s]"""
         self.in_head = True
         self.head_bytes = 0
+        self.hosts = 0
+        self.body_bytes = 0
+        self.padding_bytes = 0
+        """What came since the last byte of a body and is none: chunk extensions, trailers. [bytes]"""
         self.refused = False
         self.closing: float | None = None
         if len(self.connections) > self.settings.max_connections:
@@ -49,18 +53,42 @@ class _GuardedProtocol(HttpToolsProtocol):
         if self.in_head:
             self.begun = self.begun or self.loop.time()
             self.head_bytes += len(data)
-        super().data_received(data)
+            super().data_received(data)
+        else:
+            self._body_received(data)
         if self.in_head and self.head_bytes > self.settings.header_limit_bytes:
             self._refuse_head()
 
+    def _body_received(self, data: bytes) -> None:
+        before = self.body_bytes
+        super().data_received(data)
+        self.padding_bytes = self.padding_bytes + len(data) if self.body_bytes == before else 0
+        if self.padding_bytes > self.settings.header_limit_bytes:
+            self.transport.abort()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self.in_head:  # a trailer: nothing here reads one
+            return
+        name = name.lower()
+        if name == b"host":
+            self.hosts += 1
+        elif name == b"expect" and value.lower() == b"100-continue":
+            self.expect_100_continue = True
+        self.headers.append((name, value))
+
     def on_headers_complete(self) -> None:
-        if self.head_bytes > self.settings.header_limit_bytes and self._head_size() > self.settings.header_limit_bytes:
+        if self.hosts != 1 and (self.hosts or self.parser.get_http_version() == "1.1"):
+            self._refuse(ProblemError(BAD_REQUEST, "a request names its host exactly once"))
+        elif (
+            self.head_bytes > self.settings.header_limit_bytes and self._head_size() > self.settings.header_limit_bytes
+        ):
             self._refuse_head()
         if not self.refused:
             self.in_head = False
             super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
+        self.body_bytes += len(body)
         if not self.refused:
             super().on_body(body)
 
@@ -68,7 +96,7 @@ class _GuardedProtocol(HttpToolsProtocol):
         if self.refused:
             return
         self.in_head = True
-        self.head_bytes = 0
+        self.head_bytes = self.hosts = self.padding_bytes = 0
         self.begun = None
         super().on_message_complete()
         if self.cycle.response_complete and not self.transport.is_closing():
