@@ -5,7 +5,7 @@ HOST ?= 127.0.0.1
 PORT ?= 8000
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check -q
 
-.PHONY: serve test dev readme bench chaos fuzz mutate openapi docs golden image-test sbom checkov test-extras
+.PHONY: serve test dev readme bench chaos fuzz mutate openapi docs golden pictures image-test sbom checkov test-extras
 
 # ---- the service ----
 $(VENV)/run.stamp: requirements/run.txt requirements/build.txt pyproject.toml
@@ -70,6 +70,11 @@ docs: $(DOCS)/stamp
 # ---- kept answers: look at what moved before committing ----
 golden: dev
 	$(VENV)/bin/python -m tests.golden.predictions
+
+# pictures of the page that tests/page compares with, from recorded answers; ANSWERS=1 records those first
+ANSWERS ?=
+pictures: dev
+	$(VENV)/bin/python -m tests.page.pictures $(if $(ANSWERS),--answers)
 
 # ---- delivery: longer checks, run before a release ----
 # the image without a Docker engine: built, then used as a cluster would

@@ -1,19 +1,21 @@
 // The page: one state, one card, one answer; the address holds the whole card.
-import { curlOf, estimate, estimates, fit, names, Refused } from "./client.js";
-import { contexts, curve, requestsAt, variant, type Point } from "./curve.js";
-import { el, size, useUnit, type Unit } from "./dom.js";
-import { cardOf, FIRST, form, type State } from "./form.js";
+import { curlOf, derivations, estimate, estimates, fit, matches, Refused, shellOf, type Named } from "./client.js";
+import { contexts, curve, requestsAt, tokens, variant, type Point } from "./curve.js";
+import { count, el, gpuName, size, useUnit, type Unit } from "./dom.js";
+import { cardOf, changed, FIRST, form, type State } from "./form.js";
+import { orderView, packagesView, type Shelf } from "./packages.js";
 import { LANGUAGES, speak, t } from "./strings.js";
-import type { Card, CounterName, Estimate, FitAnswer } from "./types.js";
-import { bars, fitView, headline, items, notes, phases, problem, type Look, type SortKey } from "./view.js";
+import type { Card, Change, CounterName, Derivation, Estimate, FitAnswer } from "./types.js";
+import { changesView, hero, items, loads, notes, phases, problem, type Look } from "./view.js";
 
-const WAIT_MS = 120;
+const WAIT_MS = 120, FEW = 5, MANY = 40;
 const state: State = read() ?? structuredClone(FIRST);
 const look: Look = { counter: "device", phase: "", open: new Set() };
+const shelf: Shelf = { sort: "price", open: "", duration: "3 days", detail: new Map() };
 let unit: Unit = "GiB";
 let answered: Estimate | null = null;
+let derived: Derivation[] | null = null;
 let packages: FitAnswer | null = null;
-let sort: SortKey = "rank";
 let points: Point[] = [];
 let oneMore: { shared: number; each: number } | null = null;
 let pending = new AbortController();
@@ -30,33 +32,34 @@ function read(): State | null {
 }
 function write(): void {
   const bytes = new TextEncoder().encode(JSON.stringify(state));
-  const text = btoa(String.fromCharCode(...bytes)).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
+  const text = btoa(Array.from(bytes, (b) => String.fromCharCode(b)).join("")).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
   history.replaceState(null, "", `#card=${text}`);
 }
 const at = (id: string) => document.getElementById(id)!;
 
 function drawForm(): void {
-  const focused = document.activeElement?.id;
-  at("form").replaceChildren(form(state, (redraw) => { if (redraw) drawForm(); later(); }));
-  if (focused) document.getElementById(focused)?.focus();
+  keepFocus(() => at("form").replaceChildren(form(state, (redraw) => { if (redraw) drawForm(); later(); }, complete)));
 }
 function later(): void { clearTimeout(timer); timer = window.setTimeout(() => void ask(), WAIT_MS); }
 
 async function ask(): Promise<void> {
   pending.abort();
   pending = new AbortController();
-  packages = null;
+  const { signal } = pending;
   let card: Card;
   try { card = cardOf(state); } catch (error) { return fail({ title: "config.json", status: 0, detail: String(error) }); }
   write();
   at("answer").setAttribute("aria-busy", "true");
   try {
-    answered = await estimate(card, pending.signal);
-    if (!answered.phases.some((p) => p.phase === look.phase)) look.phase = "";
-    points = []; oneMore = null;
+    const found = await estimate(card, signal);
+    [answered, derived, packages, points, oneMore] = [found, null, null, [], null];
+    shelf.detail.clear();
+    shelf.open = "";
+    if (!found.gpus.some((g) => g.phases.some((p) => p.phase === look.phase))) look.phase = "";
     draw();
-    // the curve is an extra: without it the answer still stands
-    await more(card, answered, pending.signal).catch(() => undefined);
+    if (look.open.size) void derive();
+    // the curve and the packages are extras: without them the answer still stands
+    await Promise.all([more(card, found, signal), find(FEW, signal)].map((extra) => extra.catch(() => undefined)));
   } catch (error) {
     if (error instanceof Refused) fail(error.problem);
     else if ((error as Error).name !== "AbortError") fail({ title: "Network", status: 0, detail: String(error) });
@@ -65,7 +68,13 @@ async function ask(): Promise<void> {
 function fail(p: Parameters<typeof problem>[0]): void {
   answered = null;
   at("answer").removeAttribute("aria-busy");
-  at("answer").replaceChildren(problem(p));
+  at("answer").replaceChildren(problem(p, (pointer, name) => {
+    const field = { "/model": "model", "/weights/format": "weights_format" }[pointer] ?? pointer.split("/").pop()!;
+    state.values[field] = name;
+    drawForm();
+    later();
+  }));
+  at("rest").replaceChildren();
   at("packages").replaceChildren();
 }
 /** The curve and the price of one more request: a batch of the same card with one field changed. */
@@ -84,60 +93,138 @@ async function more(card: Card, now: Estimate, signal: AbortSignal): Promise<voi
   }
   draw();
 }
-function draw(): void {
+function question(limit: number): Card {
+  const { placement, ...needed } = cardOf(state);
+  const { gpu, ...layout } = placement ?? {};
+  const today = gpu ? { current: { gpu, ...(Object.keys(layout).length ? { placement: layout } : {}) } } : {};
+  return { ...needed, ...today, requirements: { duration: shelf.duration }, limit, include_excluded: limit > FEW };
+}
+async function find(limit: number, signal?: AbortSignal): Promise<void> {
+  packages = await fit(question(limit), signal);
+  draw();
+}
+async function derive(): Promise<void> {
+  const asked = answered?.digest;
+  const found = await derivations(cardOf(state)).catch(() => []);
+  if (answered?.digest === asked) { derived = found; keepFocus(drawRest); }
+}
+async function openPackage(sku: string): Promise<void> {
+  shelf.open = shelf.open === sku ? "" : sku;
+  keepFocus(drawPackages);
+  if (!shelf.open || shelf.detail.has(sku)) return;
+  const one = { ...question(1), offer: { skus: [sku] } };
+  delete one.current;
+  shelf.detail.set(sku, await fit(one).catch(() => null));
+  keepFocus(drawPackages);
+}
+
+// ---- drawing ----
+
+function draw(): void { keepFocus(drawAll); }
+function drawAll(): void {
   if (!answered) return;
-  const e = answered;
-  const card = cardOf(state);
-  const users = Number(card.serving?.concurrency ?? 1), context = Number(card.serving?.max_model_len ?? e.kv_cache?.max_model_len ?? 0);
+  const e = answered, card = cardOf(state);
   at("answer").removeAttribute("aria-busy");
-  at("answer").replaceChildren(
-    headline(e), switches(), phases(e, look, draw), bars(e, look), items(e, look, draw),
-    card.serving && points.length
-      ? el("section", {}, el("h2", {}, t("curve")), curve(points, { context, requests: users }), el("p", { class: "rest" }, t("curveHint")),
-          oneMore ? el("p", {}, `${t("oneMore")}: `, el("strong", {}, size(oneMore.each)), ` ${t("perUser")}, ${size(oneMore.shared)} ${t("shared")}`) : null)
-      : "",
-    notes(e), actions(card));
+  at("answer").replaceChildren(hero(e, hardware(card), { order: orderView(packages, shelf), growth: growth(card), actions: actions(card), changes: changes(e) }));
+  drawRest();
   drawPackages();
 }
-function switches(): HTMLElement {
-  const pick = (name: string, legend: string, options: string[], chosen: string, choose: (o: string) => void) =>
-    el("fieldset", { class: "modes small" }, el("legend", {}, legend), ...options.map((o) => el("label", {},
-      el("input", { type: "radio", name, value: o, checked: o === chosen, change: () => { choose(o); draw(); } }), el("span", {}, name === "counter" ? t(o as CounterName) : o))));
-  return el("div", { class: "switches" },
-    pick("counter", t("counter"), ["allocated", "reserved", "device"], look.counter, (o) => { look.counter = o as CounterName; }),
-    pick("unit", t("unit"), ["GiB", "GB"], unit, (o) => { unit = o as Unit; useUnit(unit); }));
+function hardware(card: Card): string {
+  const p = card.placement ?? {};
+  const gpus = ["tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"].reduce((n, key) => n * Number(p[key] ?? 1), 1);
+  return `${count(gpus)} × ${gpuName(String(p.gpu ?? "GPU"))}`;
 }
-function actions(card: Card): HTMLElement {
-  const copy = (label: string, text: () => string, id: string) => el("button", { type: "button", id, click: async (e: Event) => {
+function growth(card: Card): (string | HTMLElement)[] {
+  if (!card.serving || !answered?.kv_cache) return [];
+  const lines: string[] = [];
+  const context = answered.kv_cache.max_model_len;
+  const most = answered.kv_cache.max_concurrency;
+  if (most !== null && context !== null && answered.verdict !== "excluded") lines.push(t("upTo", { count: count(Math.floor(most)), context: count(context) }));
+  if (oneMore) lines.push(t("oneMoreIs", { size: size(oneMore.each) }), t("sharedIs", { size: size(oneMore.shared) }));
+  return lines;
+}
+function changes(e: Estimate): HTMLElement | null {
+  return changesView(packages?.current?.remedies ?? [], e.verdict, (c: Change) => {
+    const values = changed(state, c.field, c.to);
+    return values && (() => { Object.assign(state.values, values); drawForm(); later(); });
+  });
+}
+function drawRest(): void {
+  if (!answered) return;
+  const e = answered, card = cardOf(state), redraw = () => keepFocus(drawRest);
+  const toggle = (key: string) => {
+    if (!look.open.delete(key)) look.open.add(key);
+    keepFocus(drawRest);
+    if (look.open.size && !derived) void derive();
+  };
+  const where = el("section", { class: "panel" }, el("div", { class: "head" }, el("h2", {}, t("items")), switches()), phases(e, look, redraw), loads(e, look), items(e, look, derived, toggle));
+  at("rest").replaceChildren(where, curveView(card, e) ?? "", notes(e));
+}
+/** Draw anew without taking from the reader what is focused or unfolded. */
+function keepFocus(redraw: () => void): void {
+  const held = document.activeElement as HTMLInputElement | null;
+  const again = held?.id ? `#${CSS.escape(held.id)}` : held?.name ? `input[name="${held.name}"]:checked` : "";
+  const named = (d: Element) => d.firstElementChild?.textContent ?? "";
+  const unfolded = new Set(Array.from(document.querySelectorAll("#result details[open]"), named));
+  redraw();
+  for (const d of document.querySelectorAll<HTMLDetailsElement>("#result details")) if (unfolded.has(named(d))) d.open = true;
+  if (again && document.activeElement !== held) document.querySelector<HTMLElement>(again)?.focus({ preventScroll: true });
+}
+function curveView(card: Card, e: Estimate): HTMLElement | null {
+  if (!card.serving || !points.some((p) => p.requests > 0)) return null;
+  const context = Number(card.serving.max_model_len ?? e.kv_cache?.max_model_len ?? 0);
+  const width = Math.min(840, at("rest").clientWidth - 42);
+  return el("section", { class: "panel" }, el("h2", {}, t("curve")), el("p", { class: "soft" }, t("curveHint")), curve(points, { context, requests: Number(card.serving.concurrency ?? 1) }, width),
+    oneMore ? el("p", {}, `${t("oneMoreIs", { size: "" })}`, el("strong", {}, size(oneMore.each)), ` (${tokens(context)}) · ${t("sharedIs", { size: size(oneMore.shared) })}`) : null);
+}
+function pick(name: string, legend: string, options: string[], chosen: string, choose: (o: string) => void): HTMLElement {
+  return el("fieldset", { class: "modes small" }, el("legend", {}, legend), ...options.map((o) => el("label", {},
+    el("input", { type: "radio", name, value: o, checked: o === chosen, change: () => { choose(o); draw(); } }), el("span", {}, name === "counter" ? t(o as CounterName) : o))));
+}
+function switches(): HTMLElement {
+  return el("div", { class: "switches" }, pick("counter", t("counter"), ["allocated", "reserved", "device"], look.counter, (o) => { look.counter = o as CounterName; }));
+}
+function unitSwitch(): void {
+  at("unit").replaceChildren(pick("unit", t("unit"), ["GiB", "GB"], unit, (o) => { unit = o as Unit; useUnit(unit); keepFocus(unitSwitch); }));
+}
+function copy(label: string, text: () => string, id = ""): HTMLElement {
+  return el("button", { type: "button", ...(id ? { id } : {}), click: async (e: Event) => {
     const button = e.currentTarget as HTMLButtonElement;
     await navigator.clipboard.writeText(text());
     button.textContent = t("copied");
     window.setTimeout(() => { button.textContent = label; }, 1200);
   } }, label);
-  const launch = packages?.candidates[0]?.launch;
-  return el("div", { class: "actions" },
-    el("button", { type: "button", class: "main", id: "find", click: () => void findPackages(card) }, t("find")),
-    copy(t("copyCurl"), () => curlOf(card), "copy-curl"),
-    launch && launch.command.length ? copy(t("copyLaunch"), () => launch.command.join(" "), "copy-launch") : null,
-    copy(t("share"), () => location.href, "copy-link"));
 }
-async function findPackages(card: Card): Promise<void> {
-  at("packages").replaceChildren(el("p", { role: "status" }, t("finding")));
-  const { placement: _placement, ...need } = card;
-  try { packages = await fit({ ...need, requirements: { duration: "3 days" } }); draw(); }
-  catch (error) { at("packages").replaceChildren(problem(error instanceof Refused ? error.problem : { title: "Network", status: 0, detail: String(error) })); }
+function actions(card: Card): HTMLElement {
+  const launch = (packages?.current?.candidate.launch ?? packages?.candidates[0]?.launch)?.command ?? [];
+  return el("div", { class: "actions" }, copy(t("copyCurl"), () => curlOf(card), "copy-curl"),
+    launch.length ? copy(t("copyLaunch"), () => shellOf(launch), "copy-launch") : null, copy(t("share"), () => location.href, "copy-link"));
 }
 function drawPackages(): void {
-  at("packages").replaceChildren(packages ? fitView(packages, sort, (key) => { sort = key; drawPackages(); }) : "");
+  at("packages").replaceChildren(packages ? packagesView(packages, shelf, {
+    sort: (key) => { shelf.sort = key; drawPackages(); document.querySelector<HTMLElement>("#packages th[aria-sort] button")?.focus(); }, open: (sku) => void openPackage(sku), more: () => void find(MANY),
+    duration: (text) => { shelf.duration = text; shelf.detail.clear(); void find(packages!.candidates.length > FEW ? MANY : FEW); },
+    copy: (label, text) => copy(label, () => text),
+  }) : "");
 }
-function fill(id: string, values: string[]): void {
-  at(id).replaceChildren(...values.map((v) => el("option", { value: v })));
+// ---- completion, language, start ----
+
+const asked = new Map<string, string>();
+function complete(kind: string, text: string): void {
+  if (asked.get(kind) === text) return;
+  asked.set(kind, text);
+  void matches(kind, text).then((found) => { if (asked.get(kind) === text) fill(kind, found); }, () => undefined);
+}
+function fill(id: string, found: Named[]): void {
+  const label = (n: Named) => n.memory_usable_bytes ? `${n.name} · ${size(n.memory_usable_bytes)}` : n.parameters_total ? `${count(n.parameters_total)} ${t("parameters")}` : n.name ?? "";
+  at(id).replaceChildren(...found.map((n) => el("option", { value: n.id, label: label(n) })));
 }
 function words(): void {
   at("title").textContent = t("title");
   at("lead").textContent = t("lead");
   at("api").textContent = t("api");
   at("language-label").textContent = t("language");
+  unitSwitch();
   document.title = `Tonnage: ${t("title")}`;
 }
 function start(): void {
@@ -150,7 +237,6 @@ function start(): void {
   words();
   drawForm();
   void ask();
-  for (const kind of ["models", "gpus", "formats", "optimizers"]) void names(`/catalog/${kind}`).then((found) => fill(kind, found), () => undefined);
   window.addEventListener("hashchange", () => { const found = read(); if (found) { Object.assign(state, found); drawForm(); later(); } });
 }
 start();

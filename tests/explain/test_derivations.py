@@ -17,7 +17,7 @@ from tonnage.library import builtin, estimate
 from tonnage.spec.card import SizingCard
 
 CASES = cases()
-MARKUP = {"math", "mrow", "mfrac", "msup", "mi", "mn", "mo", "mtext"}
+MARKUP = {"math", "mtable", "mtr", "mtd", "mrow", "mfrac", "msup", "mi", "mn", "mo", "mtext"}
 
 
 def asked(name):

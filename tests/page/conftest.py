@@ -4,7 +4,9 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,21 +20,28 @@ FLAGS = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="session")
-def service(tmp_path_factory):
+@contextmanager
+def running_service():
     """Address of a running `tonnage serve`."""
     command = shutil.which("tonnage", path=str(Path(sys.executable).parent))
     run = [command] if command else [sys.executable, "-c", "from tonnage.cli import main; main()"]
-    log = tmp_path_factory.mktemp("service") / "log"
-    with log.open("w") as output:
-        process = subprocess.Popen([*run, "serve", "--port", "0"], stdout=output, stderr=subprocess.STDOUT)
-    for _ in range(600):
-        if found := re.search(r"http://127\.0\.0\.1:\d+", log.read_text()):
-            break
-        time.sleep(0.1)
-    yield found.group()
-    process.terminate()
-    process.wait(timeout=30)
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "log"
+        with log.open("w") as output:
+            process = subprocess.Popen([*run, "serve", "--port", "0"], stdout=output, stderr=subprocess.STDOUT)
+        for _ in range(600):
+            if found := re.search(r"http://127\.0\.0\.1:\d+", log.read_text()):
+                break
+            time.sleep(0.1)
+        yield found.group()
+        process.terminate()
+        process.wait(timeout=30)
+
+
+@pytest.fixture(scope="session")
+def service():
+    with running_service() as address:
+        yield address
 
 
 @pytest.fixture(scope="module")

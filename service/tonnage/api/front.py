@@ -17,7 +17,19 @@ FRONT_OFFERS = (JSON, HTML)
 _SCRIPT = b"text/javascript; charset=utf-8"
 PAGE_ASSETS = {
     **dict.fromkeys(
-        ("main.js", "view.js", "form.js", "bars.js", "curve.js", "client.js", "dom.js", "strings.js"), _SCRIPT
+        (
+            "main.js",
+            "view.js",
+            "packages.js",
+            "form.js",
+            "bars.js",
+            "curve.js",
+            "client.js",
+            "dom.js",
+            "strings.js",
+            "types.js",
+        ),
+        _SCRIPT,
     ),
     "page.css": b"text/css; charset=utf-8",
 }

@@ -46,7 +46,7 @@ def derivation(item: MemoryItem, scene: Scene) -> Derivation:
         law=item.law,
         expected_bytes=item.bytes.expected,
         detail=item.detail,
-        summary=parsed(law_functions()[law]).summary if law in law_functions() else "",
+        summary=parsed(law_functions()[law]).summary if law in law_functions() and (call or not steps) else "",
         steps=steps,
         inputs=() if call is None else _inputs(call),
         exact=found is not None,
@@ -143,31 +143,50 @@ def _by_cache(item: MemoryItem, own: Sequence[Applied], scene: Scene) -> Found |
     tokens, rest = divmod(item.bytes.expected, cache.bytes_per_token)
     if rest:
         return None
-    layer = next(
-        (c for c in scene.applied if c.law == "laws.kv_cache.full_attention" and _divides(c, cache.bytes_per_token)),
-        None,
-    )
-    steps: list[Step] = []
-    if layer is not None:
-        layers = cache.bytes_per_token // layer.result
-        steps += _rows(scene.applied, layer)
-        steps += lines_of(law_functions()[layer.law], layer.inputs, "one layer, one token")
-        steps.append(
-            _line("one token", "×", cache.bytes_per_token, ("layers", layers), ("one layer, one token", layer.result))
-        )
-    steps += _pool_steps(item, own, cache.bytes_per_token)
-    steps.append(_product(item, ("tokens held", tokens), ("one token", cache.bytes_per_token)))
+    per_token = cache.bytes_per_token
+    layer = next((c for c in scene.applied if c.law == _FULL_ATTENTION and _divides(c, per_token)), None)
+    steps = [] if layer is None else _token_steps(scene.applied, layer, per_token)
+    steps += _traffic_steps(item, scene, per_token)
+    steps += _pool_steps(item, own, per_token)
+    steps.append(_product(item, ("tokens held", tokens), ("one token", per_token)))
     return tuple(steps), layer, ""
+
+
+_FULL_ATTENTION, _ROW = "laws.kv_cache.full_attention", "laws.kv_cache.row"
+
+
+def _token_steps(applied: Sequence[Applied], layer: Applied, per_token: int) -> list[Step]:
+    """One token over the layers; in one line where keys and values are plain numbers of one width."""
+    layers, key_bytes = per_token // layer.result, layer.inputs["key_bytes"]
+    row = next((c for c in applied if c.law == _ROW and c.result == key_bytes), None)
+    heads = layer.result // (key_bytes + layer.inputs["value_bytes"])
+    if row is not None and key_bytes == layer.inputs["value_bytes"] and _is_plain(row):
+        width, each = row.inputs["elements"], row.inputs["block_bytes"]
+        factors = ("keys and values", 2), ("layers", layers), ("KV heads", heads), ("head dim", width), ("bytes", each)
+        return [_line("one token", "×", per_token, *factors)]
+    steps = [] if row is None else [*lines_of(law_functions()[_ROW], row.inputs, "key bytes")]
+    steps += lines_of(law_functions()[layer.law], layer.inputs, "one layer, one token")
+    return [*steps, _line("one token", "×", per_token, ("layers", layers), ("one layer, one token", layer.result))]
+
+
+def _is_plain(row: Applied) -> bool:
+    return row.inputs["block_elements"] == 1 and not row.inputs["per_head_bytes"]
+
+
+def _traffic_steps(item: MemoryItem, scene: Scene, per_token: int) -> list[Step]:
+    """What the requests of the card need of the pool, where it is their tokens times one token."""
+    answer = scene.answer
+    needed = answer.required.expected - answer.reserve_bytes - answer.peak.device.expected + item.bytes.expected
+    requests = next((count.value for count in scene.counts if count.name == "requests"), 0)
+    each = answer.kv_cache.max_model_len if answer.kv_cache is not None else None
+    if answer.claimed_bytes is None or not requests or not each or requests * each * per_token != needed:
+        return []
+    factors = ("requests", requests), ("tokens of each", each), ("one token", per_token)
+    return [_line("needed by the requests", "×", needed, *factors)]
 
 
 def _divides(call: Applied, amount: int) -> bool:
     return _positive(call.result) and amount % call.result == 0
-
-
-def _rows(applied: Sequence[Applied], layer: Applied) -> tuple[Step, ...]:
-    size = layer.inputs["key_bytes"]
-    row = next((c for c in applied if c.law == "laws.kv_cache.row" and c.result == size), None)
-    return () if row is None else lines_of(law_functions()[row.law], row.inputs, "key bytes")
 
 
 def _pool_steps(item: MemoryItem, own: Sequence[Applied], bytes_per_token: int) -> tuple[Step, ...]:

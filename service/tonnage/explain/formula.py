@@ -66,16 +66,17 @@ def _steps(function: FunctionType, line: int, values: dict[str, Any], result: An
 
 
 def step(result_name: str, formula: Written, numbers: Written, value: Any) -> Step:
-    """One line: a quantity, its formula, the numbers put in and what they give."""
+    """One quantity: its formula, the numbers put in and what they give."""
     title, found = name(result_name), number(value)
-    both = "" if formula.text == numbers.text else f"<mo>=</mo>{formula.mathml}"
-    single = "" if numbers.text == found.text else f"<mo>=</mo>{numbers.mathml}"
+    shown = [formula, numbers, found]
+    rows = [part for at, part in enumerate(shown) if part.text not in [other.text for other in shown[at + 1 :]]]
+    lines = "".join(f"<mtr><mtd><mrow><mo>=</mo>{row.mathml}</mrow></mtd></mtr>" for row in rows)
     return Step(
         name=title.text,
         formula=formula.text,
         numbers=numbers.text,
         value=value,
-        mathml=f'<math display="block"><mrow>{title.mathml}{both}{single}<mo>=</mo>{found.mathml}</mrow></math>',
+        mathml=f'<math display="block"><mtable>{lines}</mtable></math>',
     )
 
 

@@ -117,12 +117,13 @@ class Writer:
                 parts = [self(argument) for argument in node.args]
                 inside = "<mo>,</mo>".join(f"<mrow>{part.mathml}</mrow>" for part in parts)
                 text = f"{function}({', '.join(part.text for part in parts)})"
-                return Written(text, f"<mrow><mi>{function}</mi><mo>(</mo>{inside}<mo>)</mo></mrow>")
+                return Written(text, f"<mi>{function}</mi>{_between(Written('', inside), '(', ')').mathml}")
         return self._quantity(node)
 
 
 def _between(inside: Written, opening: str, closing: str) -> Written:
-    body = f"<mrow><mo>{opening}</mo>{inside.mathml}<mo>{closing}</mo></mrow>"
+    grows = "" if "<mfrac>" in inside.mathml else ' stretchy="false"'
+    body = f"<mrow><mo{grows}>{opening}</mo>{inside.mathml}<mo{grows}>{closing}</mo></mrow>"
     return Written(f"{opening}{inside.text}{closing}", body)
 
 

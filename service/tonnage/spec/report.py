@@ -223,7 +223,7 @@ class Step(Struct, frozen=True, kw_only=True):
     numbers: str
     value: int | float
     mathml: str
-    """The whole line as a `<math>` element."""
+    """A `<math>` element whose rows are the formula, the numbers and the value, each after its "="."""
 
 
 class PutIn(Struct, frozen=True, kw_only=True):
