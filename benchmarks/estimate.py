@@ -8,6 +8,7 @@ machine may be busy; of several rounds of distinct cards the fastest.
 """
 
 import argparse
+import gc
 import json
 import re
 import sys
@@ -62,8 +63,15 @@ def whole(card: SizingCard) -> object:
     return evidence.estimate(CATALOG, card)
 
 
+def settle() -> None:
+    """As the service does once it is warm."""
+    gc.collect()
+    gc.freeze()
+
+
 def measure(name: str, stream: Iterator[SizingCard], count: int, rounds: int) -> Row:
     timed(whole, islice(stream, WARM))
+    settle()
     new, again, stages = [], [], [0.0] * 4
     for _ in range(rounds):
         these = list(islice(stream, count))
@@ -97,6 +105,7 @@ def measure_fit(rounds: int) -> tuple[float, float]:
     stream = cards.orders()
     ask = lambda request: fit.fit(CATALOG, request)  # noqa: E731
     timed(ask, islice(stream, 8))
+    settle()
     new, again = [], []
     for request in islice(stream, 3 * rounds):
         new.append(timed(ask, [request]) / 1000)

@@ -5,6 +5,7 @@ Loaded in a thread once the port is open; until then /readyz says 503, so that a
 """
 
 import contextlib
+import gc
 from collections.abc import Iterator
 from typing import get_args
 
@@ -26,6 +27,13 @@ def warm(sizing: Sizing) -> None:
             sizing.estimate(sizing.catalog, card)
     with contextlib.suppress(SizingError):
         sizing.fit(sizing.catalog, FitRequest(model=_model(sizing), limit=1))
+    _settle()
+
+
+def _settle() -> None:
+    """The catalogue and the tables made from it stay: the collector need not walk through them again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def _cards(sizing: Sizing) -> Iterator[SizingCard]:
