@@ -72,12 +72,44 @@ def test_numbers_put_in_give_the_value_that_stands_beside_them(name):
 
 
 def test_keys_and_values_are_counted_from_one_head_to_the_pool(llama):
-    numbers = [step.numbers for step in llama["kv_cache"].steps]
+    steps = {step.name: step for step in llama["kv_cache"].steps}
 
-    assert "⌈128 / 1⌉ × 2 + 0" == numbers[0]
-    assert "8 × (256 + 256)" == numbers[2]
-    assert "32 × 4,096" == numbers[3]
-    assert numbers[-1].endswith("× 131,072")
+    assert "2 × 32 × 8 × 128 × 2" == steps["one token"].numbers
+    assert 131_072 == steps["one token"].value
+    assert steps["kv cache"].numbers.endswith(" × 131,072")
+
+
+def test_what_the_requests_need_of_the_pool_is_counted_too():
+    card = CASES["vllm 0.19.0 llama 8b on h100"] | {
+        "serving": {"engine": "vllm", "max_model_len": 8192, "concurrency": 16}
+    }
+    told = explained(builtin(), msgspec.convert(card, SizingCard))
+    lines = {s.name: s for d in told.derivations if d.component == "kv_cache" for s in d.steps}
+
+    assert "16 × 8,192 × 131,072" == lines["needed by the requests"].numbers
+    assert 16 * 8192 * 131_072 == lines["needed by the requests"].value
+
+
+@pytest.mark.parametrize(
+    ("serving", "numbers"),
+    [
+        ({"engine": "vllm", "kv_cache_dtype": "fp8", "max_model_len": 4096}, ["2 × 32 × 8 × 128 × 1"]),
+        (
+            {"engine": "llama.cpp", "kv_cache_dtype": "q8_0"},
+            [
+                "1 × 131,072 × (1,088 + 1,088)",
+                "32 × 285,212,672",
+            ],  # a row of 1,024 elements in blocks of 32 is 1,088 bytes
+        ),
+    ],
+    ids=["fp8 under vllm", "q8_0 under llama.cpp"],
+)
+def test_a_smaller_cache_type_shows_in_the_numbers(serving, numbers):
+    card = CASES["vllm 0.19.0 llama 8b on h100"] | {"serving": serving}
+    told = explained(builtin(), msgspec.convert(card, SizingCard))
+    lines = {s.numbers for d in told.derivations if d.component == "kv_cache" for s in d.steps}
+
+    assert set(numbers) <= lines
 
 
 def test_plain_weights_are_parameters_times_their_width(llama):
