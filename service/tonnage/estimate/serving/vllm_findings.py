@@ -9,6 +9,7 @@ from tonnage.estimate.serving.profiled_items import largest_item
 from tonnage.estimate.serving.vllm_cache import Layout
 from tonnage.estimate.serving.vllm_compressed_cache import is_compressed
 from tonnage.estimate.serving.vllm_settings import Settings, has_v0
+from tonnage.estimate.serving.vllm_support import refusals
 from tonnage.laws import budget
 from tonnage.spec.report import Amount, Finding, Verdict
 from tonnage.spec.workload import Workload
@@ -27,8 +28,6 @@ _FP8_ROW = 128
 _BLOCKS_WHEN_PREDICTING = 0.75
 """Qwen3.8-27B on 95 GiB with 1,024 requests: 939, 1,011 and 556 blocks (vllm-project/recipes pull request 831), 17 to 21 %
 fewer than without its prediction layer. [fraction]"""
-_BFLOAT16_SINCE = 8
-"""vllm/worker/worker.py _check_if_gpu_supports_dtype. [major number]"""
 
 
 class Facts(Struct, frozen=True, kw_only=True):
@@ -112,7 +111,7 @@ def _settings(facts: Facts) -> list[Finding]:
                 field="/serving/max_num_seqs",
             )
         )
-    return [*found, *_dtype(facts), *_compressed_cache(facts), *_long_items(facts)]
+    return [*found, *refusals(facts.workload, facts.settings), *_compressed_cache(facts), *_long_items(facts)]
 
 
 def _compressed_cache(facts: Facts) -> list[Finding]:
@@ -123,15 +122,6 @@ def _compressed_cache(facts: Facts) -> list[Finding]:
         return []
     reason = f"vLLM {chosen.release.since} reads only an fp8 cache of this model: set kv_cache_dtype fp8"
     return [Finding(status="excluded", reason=reason, field="/serving/kv_cache_dtype")]
-
-
-def _dtype(facts: Facts) -> list[Finding]:
-    """bfloat16 asked for by name is refused on cards before compute capability 8.0."""
-    chosen, asked = facts.settings, getattr(facts.workload.serving, "dtype", None)
-    if asked is None or chosen.dtype != "bf16" or not 0 < chosen.major < _BFLOAT16_SINCE:
-        return []
-    reason = f"dtype {asked} needs compute capability 8.0, the card has {chosen.major}.{chosen.minor}: use float16"
-    return [Finding(status="excluded", reason=reason, field="/serving/dtype")]
 
 
 def _long_items(facts: Facts) -> list[Finding]:

@@ -137,6 +137,17 @@ class Vllm(Release, frozen=True, kw_only=True, forbid_unknown_fields=True):
     fusion_workspace: Literal["none", "granular", "exact"] = "none"
     """FlashInfer's all-reduce fusion: off, each buffer rounded to the multicast granularity, or as requested."""
 
+    model_types_after: dict[str, str] = {}  # noqa: RUF012
+    """Models without a class up to and including a version."""
+    model_types_until: dict[str, str] = {}  # noqa: RUF012
+    """Models whose class was removed after a version."""
+    unsupported_model_types: tuple[str, ...] = ()
+    """Models that no version has a class for, nor a way to run another's."""
+    runs_transformers_classes: bool = False
+    """Models without a class of their own may run by Transformers' class."""
+    replaces_bfloat16: bool = False
+    """dtype "auto" becomes float16 on cards without bfloat16."""
+
     sampler: Literal["sort", "triton", "flashinfer"]
     flashinfer_optional: bool = False
     """FlashInfer's sampler takes the place of the V1 engine's sort where it is installed or asked for."""
