@@ -17,7 +17,15 @@ from msgspec import Struct
 from tonnage.api.near_names import near
 from tonnage.api.problems import INVALID, MALFORMED, TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, FieldError, ProblemError
 from tonnage.api.repeated_keys import refuse_repeated_keys
-from tonnage.spec.fit import DATE_PATTERN, DURATION_PATTERN, MONEY_PATTERN, RATE_PATTERN
+from tonnage.spec.card import NAME_PATTERN, VERSION_PATTERN
+from tonnage.spec.fit import (
+    CAPABILITY_PATTERN,
+    CURRENCY_PATTERN,
+    DATE_PATTERN,
+    DURATION_PATTERN,
+    MONEY_PATTERN,
+    RATE_PATTERN,
+)
 from tonnage.units import SIZE_PATTERN, parse_size
 
 T = TypeVar("T")
@@ -45,6 +53,10 @@ _FORMS = {
         DURATION_PATTERN: "hours as a number, or a length such as '3 days' or '2 weeks'",
         RATE_PATTERN: "bytes per second, or a rate such as '2 TB/s'",
         DATE_PATTERN: "a date such as '2026-09-01'",
+        NAME_PATTERN: "a name: letters, digits and . _ / : + @ - after the first, such as 'Qwen/Qwen3-8B'",
+        VERSION_PATTERN: "a version or a date, such as '0.19.0' or '2026-09'",
+        CURRENCY_PATTERN: "a currency by its three capitals, such as 'USD'",
+        CAPABILITY_PATTERN: "a compute capability such as '8.9'",
     }.items()
 }
 """What a text with a form of its own should have looked like, by msgspec's complaint."""

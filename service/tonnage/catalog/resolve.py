@@ -65,7 +65,7 @@ def resolve(catalog: Catalog, card: SizingCard, *, fetch: Fetch | None = None) -
         measurements=tuple(_measurement(m, n) for n, m in enumerate(card.measurements)),
         failure=None if card.failure is None else _failure(card.failure),
         assumptions=tuple(assumptions),
-        findings=found.findings if not unknowns else (*found.findings, *map(_unconfirmed, unknowns)),
+        findings=(*found.findings, *map(_unconfirmed, unknowns), *_without_experts(weight_format, found.model)),
         unknowns=unknowns,
         catalog_version=catalog.version,
         formats=catalog.formats.entries,
@@ -204,6 +204,14 @@ def _draft(catalog: Catalog, serving: Serving | None, fetch: Fetch | None) -> tu
         if difflib.get_close_matches(error.name.lower(), map(str.lower, error.did_you_mean), n=1, cutoff=SLIP):
             raise
         return None, (f"weights, cache and activations of the draft model {error.name}, which no source here knows",)
+
+
+def _without_experts(weight_format: WeightFormat, model: Model) -> tuple[Finding, ...]:
+    """A format that packs experts only leaves a model without any as it is."""
+    if not weight_format.experts_only or not model.known or any(group.layer.moe for group in model.layers):
+        return ()
+    reason = f"{weight_format.id} packs experts only, and this model has none: its weights are counted in {model.dtype}"
+    return (Finding(status="needs_confirmation", reason=reason, field="/weights/format"),)
 
 
 def _unconfirmed(unknown: str) -> Finding:

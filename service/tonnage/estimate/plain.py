@@ -1,9 +1,13 @@
 """Weights and the caller's reserve: a card that is neither for serving nor for training."""
 
+from msgspec.structs import replace
+
+from tonnage.estimate.usual_shape import LARGEST_VOCABULARY, VOCABULARY, usual_width
 from tonnage.estimate.weights import stage_weights
 from tonnage.laws.rules_of_thumb import weights_only
 from tonnage.spec.card import Placement
-from tonnage.spec.report import Account, Finding, GpuLoad, Host, MemoryItem, PhaseItems, exactly
+from tonnage.spec.facts import WeightFormat
+from tonnage.spec.report import Account, Amount, Finding, GpuLoad, Host, MemoryItem, PhaseItems, exactly
 from tonnage.spec.workload import Workload
 from tonnage.units import ceil_div
 
@@ -92,14 +96,23 @@ def _of_count(workload: Workload) -> MemoryItem:
         share = ceil_div(weights_only(parameters=parameters, bits=bits), ranks)
         return _item(share, "exact", "parameters x bits / 8", f"{parameters} parameters x {bits} bits")
     amount = kind.of_count(parameters)
-    detail = (
-        f"{parameters} parameters x {8 * amount / parameters:.2f} bits of {kind.id}, what it leaves wider not counted"
-    )
+    words = f"{parameters} parameters x {8 * amount / parameters:.2f} bits"
     if kind.kind == "file-mix":
-        detail = (
-            f"{parameters} parameters x {8 * amount / parameters:.2f} bits, the average of {kind.id} on Llama-3.1-8B"
-        )
-    return _item(ceil_div(amount, ranks), "assumed", "parameters x bits / 8", detail)
+        detail = f"{words}, the average of {kind.id} on Llama-3.1-8B"
+        return _item(ceil_div(amount, ranks), "assumed", "parameters x bits / 8", detail)
+    usual, most = (_left_wide(kind, parameters, amount, tokens) for tokens in (VOCABULARY, LARGEST_VOCABULARY))
+    detail = f"{words} of {kind.id}, and embedding and head in 16 bit: of 100,000 tokens, none to 152,064"
+    item = _item(0, "assumed", "parameters x bits / 8", detail if most else f"{words} of {kind.id}")
+    sizes = (ceil_div(size, ranks) for size in (amount, amount + usual, amount + most))
+    return replace(item, bytes=Amount(*sizes))
+
+
+def _left_wide(kind: WeightFormat, parameters: int, amount: int, vocab_size: int) -> int:
+    """What an embedding and a head in 16 bit take beyond their share of the format. [bytes]"""
+    if kind.quantizes_embedding:
+        return 0
+    outside = min(2 * vocab_size * usual_width(parameters), parameters // 2)
+    return max(0, 2 * outside - outside * amount // parameters)
 
 
 def _item(amount: int, basis: str, source: str, detail: str) -> MemoryItem:

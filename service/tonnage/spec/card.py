@@ -25,8 +25,10 @@ SizeText = Annotated[
 ]
 Size = ByteCount | SizeText
 Fraction = Annotated[float, Meta(gt=0, le=1)]
-Name = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:+@ -]*$(?!\n)")]
-Version = Annotated[str, Meta(min_length=1, max_length=40, pattern=r"^[A-Za-z0-9][A-Za-z0-9.+_-]*$(?!\n)")]
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._/:+@ -]*$(?!\n)"
+VERSION_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9.+_-]*$(?!\n)"
+Name = Annotated[str, Meta(min_length=1, max_length=200, pattern=NAME_PATTERN)]
+Version = Annotated[str, Meta(min_length=1, max_length=40, pattern=VERSION_PATTERN)]
 Note = Annotated[str, Meta(max_length=2000)]
 
 PhaseOfFailure = Literal[

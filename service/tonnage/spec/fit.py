@@ -30,6 +30,9 @@ MONEY_PATTERN = r"^\d{1,12}(\.\d{1,6})? ?[A-Z]{3}$(?!\n)"
 RATE_PATTERN = r"^\d{1,15}(\.\d{1,9})? ?(B|KB|MB|GB|TB|KiB|MiB|GiB|TiB)/s$(?!\n)"
 DATE_PATTERN = r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])$(?!\n)"
 
+CURRENCY_PATTERN = r"^[A-Z]{3}$(?!\n)"
+CAPABILITY_PATTERN = r"^\d{1,2}\.\d$(?!\n)"
+
 MAX_PRICE = Decimal(BILLION)
 
 Hours = Annotated[float, Meta(gt=0, le=MILLION, description="hours")]
@@ -38,7 +41,7 @@ Money = Annotated[str, Meta(pattern=MONEY_PATTERN, max_length=30, description="a
 RateText = Annotated[str, Meta(pattern=RATE_PATTERN, max_length=40, description="number with a unit: 2 TB/s")]
 Rate = Annotated[int, Meta(ge=1, le=1_000_000_000_000_000_000, description="bytes per second")] | RateText
 IsoDate = Annotated[str, Meta(pattern=DATE_PATTERN, description="ISO date")]
-Currency = Annotated[str, Meta(pattern=r"^[A-Z]{3}$(?!\n)")]
+Currency = Annotated[str, Meta(pattern=CURRENCY_PATTERN)]
 Names = Annotated[list[Name], Meta(min_length=1, max_length=256)]
 OfferKind = Literal["on-demand", "spot", "marketplace", "capacity-block", "reserved", "package"]
 RequirementName = Literal[
@@ -159,7 +162,7 @@ class Requirements(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     interconnect: Literal["any", "pcie", "nvlink", "fabric"] | None = None
     """Slowest link allowed between the GPUs of one tensor-parallel group; fabric: also a named network between hosts."""
     native_dtypes: Annotated[list[Name], Meta(min_length=1, max_length=16)] | None = None
-    min_compute_capability: Annotated[str, Meta(pattern=r"^\d{1,2}\.\d$(?!\n)")] | None = None
+    min_compute_capability: Annotated[str, Meta(pattern=CAPABILITY_PATTERN)] | None = None
     min_host_memory: Size | None = None
     min_disk: Size | None = None
     order_date: IsoDate | None = None

@@ -5,14 +5,8 @@ from msgspec.structs import replace
 from tonnage.architecture import read_config
 from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.training.per_model import per_model
+from tonnage.estimate.usual_shape import HEAD, VOCABULARY, WIDTH_PER_LAYER, usual_width
 from tonnage.spec.model import LayerGroup, Model, Tensor
-
-HEAD = 128
-"""Head size of models of this decade. [elements]"""
-WIDTH_PER_LAYER = 128
-"""Hidden size over layers: 4096 over 32, 8192 over 80, 2048 over 16 to 24. [elements]"""
-VOCABULARY = 100_000
-"""Between Llama 2's and Qwen's. [tokens]"""
 
 
 def encodes_only(model: Model) -> bool:
@@ -82,8 +76,7 @@ def scoring_model(model: Model) -> Model:
 @remembered(256)
 def _shaped(parameters: int, ranks: int, stages: int) -> Model:
     """12 x width x width per layer; the feed-forward and then the vocabulary take what is left of the count."""
-    width = (parameters * WIDTH_PER_LAYER / 12) ** (1 / 3)
-    hidden = max(32, round(width / 64) * 64)
+    hidden = usual_width(parameters)
     layers = max(1, round(hidden / WIDTH_PER_LAYER / stages)) * stages
     head = min(HEAD, hidden)
     heads = max(1, round(hidden / head / ranks)) * ranks
