@@ -17,6 +17,7 @@ from tonnage.api.answers import Answer, problem_answer, request_headers
 from tonnage.api.context import Runtime
 from tonnage.api.cors import Origins
 from tonnage.api.deadlines import Deadlines
+from tonnage.api.deprecations import DEPRECATED, deprecation_headers
 from tonnage.api.failures import as_problem
 from tonnage.api.telemetry import AccessLog, timestamp
 
@@ -150,6 +151,8 @@ class _Exchange:
                 *_STATIC_HEADERS,
                 *self.extra,
             ]
+            if DEPRECATED:
+                message["headers"] += deprecation_headers(self.method, self.scope.get("path_template") or "")
         else:
             body = message.get("body", b"")
             self.sent_bytes += len(body)

@@ -12,6 +12,7 @@ from typing import Any, get_args
 import msgspec
 
 from tonnage.api.catalog_pages import CatalogPage
+from tonnage.api.deprecations import DEPRECATED
 from tonnage.api.field_words import field_words
 from tonnage.api.negotiation import NDJSON
 from tonnage.api.operations import OPERATIONS, Operation, Parameter
@@ -120,6 +121,8 @@ def _operation(operation: Operation, by_type: dict[int, Any]) -> dict[str, Any]:
         "tags": [operation.tag],
         "responses": _responses(operation, by_type),
     }
+    if (operation.method, operation.path) in DEPRECATED:
+        described["deprecated"] = True
     if operation.parameters:
         described["parameters"] = [
             {"$ref": f"#/components/parameters/{parameter.name}"} if parameter.shared else _parameter(parameter)
