@@ -13,6 +13,7 @@ sys.path.insert(0, str(ROOT))
 from tests.docs.accuracy import with_accuracy  # noqa: E402
 from tests.docs.console import running  # noqa: E402
 from tests.docs.law_page import laws_page, with_method_table  # noqa: E402
+from tests.docs.picture import picture  # noqa: E402
 
 
 def main() -> int:
@@ -21,6 +22,7 @@ def main() -> int:
     readme.write_text(with_accuracy(readme.read_text(encoding="utf-8"), accuracy), encoding="utf-8")
     method.write_text(with_method_table(method.read_text(encoding="utf-8")), encoding="utf-8")
     (ROOT / "docs" / "laws.md").write_text(laws_page(), encoding="utf-8")
+    (ROOT / "docs" / "memory.svg").write_text(picture(), encoding="utf-8")
     with running(ROOT) as runner:
         for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
             before = path.read_text(encoding="utf-8")
