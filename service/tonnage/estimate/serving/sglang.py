@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tonnage.estimate.caches import decoder_groups
 from tonnage.estimate.identity_cache import remembered
@@ -76,6 +77,24 @@ class Rank(Struct, frozen=True, kw_only=True):
     """The draft's own pool: as many tokens as the target's, outside the fraction. [bytes]"""
 
 
+class Frame(Struct, frozen=True, kw_only=True):
+    """Everything of a card that neither its traffic nor its longest request changes; `at` counts what the latter does."""
+
+    chosen: Settings
+    ranks: tuple[Rank, ...]
+    total: Amount | None
+    claimed: int | None
+    host: Host
+    unknowns: tuple[str, ...]
+
+    def at(self, context: int) -> tuple[Settings, tuple[Rank, ...]]:
+        """Settings and ranks for a longest request. [tokens]"""
+        if context == self.chosen.context:
+            return self.chosen, self.ranks
+        chosen = replace(self.chosen, context=context)
+        return chosen, tuple(_at(rank, chosen) for rank in self.ranks)
+
+
 class Plan(Struct, frozen=True, kw_only=True):
     """Everything of a card that its traffic does not change."""
 
@@ -128,24 +147,39 @@ def _loads(plan: Plan, wanted: Demand) -> Iterator[GpuLoad]:
 
 
 def _plan(workload: Workload) -> Plan:
-    chosen, total = settings(workload), total_memory(workload.gpu)
-    before = _before(workload, chosen)
-    drafted = draft(workload, chosen.kv_formats, chosen.dtype)
-    ranks = tuple(_rank(workload, chosen, stage, total, (before, drafted)) for stage in _stages(workload, chosen))
+    stated = workload.serving.max_model_len if workload.serving is not None else None
+    frame = _FRAMES.of(workload, stated is None)
+    chosen, ranks = frame.at(stated or frame.chosen.context)
+    claims = frame.total is not None
     tightest = min((rank.pools for rank in ranks), key=lambda pools: pools.tokens.expected)
     return Plan(
         chosen=chosen,
         ranks=ranks,
         tightest=tightest,
+        claimed=frame.claimed,
+        cache=sglang_cache.kv_cache(tightest, chosen, claims),
+        phases=tuple(sglang_items.phases(rank, chosen, 0, claims=True) for rank in ranks) if claims else (),
+        host=frame.host,
+        unknowns=frame.unknowns,
+    )
+
+
+def _frame(workload: Workload, _own_length: bool) -> Frame:
+    chosen, total = settings(workload), total_memory(workload.gpu)
+    before = _before(workload, chosen)
+    drafted = draft(workload, chosen.kv_formats, chosen.dtype)
+    return Frame(
+        chosen=chosen,
+        ranks=tuple(_rank(workload, chosen, stage, total, (before, drafted)) for stage in _stages(workload, chosen)),
+        total=total,
         claimed=int(chosen.fraction * (total.expected - before.expected)) if total is not None else None,
-        cache=sglang_cache.kv_cache(tightest, chosen, total is not None),
-        phases=tuple(sglang_items.phases(rank, chosen, 0, claims=True) for rank in ranks) if total is not None else (),
         host=sglang_items.host(workload),
         unknowns=sglang_findings.unknowns(workload, chosen),
     )
 
 
 _PLANS = Plans(_plan, card.Sglang)
+_FRAMES = Plans(_frame, card.Sglang, apart=frozenset({"max_model_len"}))
 
 
 # ---- weights ----
@@ -176,7 +210,6 @@ def _rank(
     tables = _rotary(model, stage.layers, chosen.element_bytes if chosen.rocm else _ROTARY_ELEMENT)
     memory = sglang_cache.memory(chosen, total, before, weights, tables + drafted.weights)
     pools = sglang_cache.pools(workload, chosen, stage, memory)
-    rows = pools.requests + chosen.release.spare_request_rows
     return Rank(
         stage=stage.stage,
         ranks=tuple(range(stage.stage * tp, (stage.stage + 1) * tp)),
@@ -184,16 +217,26 @@ def _rank(
         weights=weights,
         buffers=tables,
         pools=pools,
-        table=runtime.request_table(
-            requests=rows,
-            max_model_len=chosen.context,
-            extra_tokens=chosen.release.spare_request_columns + chosen.draft_tokens,
-        ),
+        table=_table(pools, chosen),
         graphs=_graphs(chosen, shape, tp, model.vocab_size),
         activations=_activations(chosen, shape),
         draft=drafted.weights,
         draft_cache=drafted.layers * drafted.layer_token_bytes * pools.tokens.expected,
         logits=4 * max(chosen.decode_sizes, default=1) * model.vocab_size,
+    )
+
+
+def _at(rank: Rank, chosen: Settings) -> Rank:
+    """The rank with another longest request."""
+    pools = sglang_cache.for_context(rank.pools, chosen)
+    return replace(rank, pools=pools, table=_table(pools, chosen))
+
+
+def _table(pools: Pools, chosen: Settings) -> int:
+    return runtime.request_table(
+        requests=pools.requests + chosen.release.spare_request_rows,
+        max_model_len=chosen.context,
+        extra_tokens=chosen.release.spare_request_columns + chosen.draft_tokens,
     )
 
 

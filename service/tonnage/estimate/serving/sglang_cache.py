@@ -89,20 +89,24 @@ def pools(workload: Workload, chosen: Settings, stage: StageWeights, memory: Amo
         laws.state_slots(pool=max(0, memory.expected), state_bytes=state, ratio=release.recurrent_ratio) if state else 0
     )
     tokens = CapacityTokens(*(_tokens(chosen, size, token=each, state=state) for size in _bounds(memory)))
-    requests = laws.running_requests(
-        tokens=tokens.expected,
-        context=chosen.context,
-        per_context=release.requests_per_context,
-        least=release.least_running_requests,
-        most=release.most_running_requests,
-    )
-    if chosen.max_running_requests is not None:
-        requests = chosen.max_running_requests
-    if state:
-        requests = min(requests, slots // release.recurrent_slots_per_request)
-    return Pools(
-        memory=memory, tokens=tokens, slots=slots, requests=requests, token_bytes=ceil(each), state_bytes=state
-    )
+    found = Pools(memory=memory, tokens=tokens, slots=slots, requests=0, token_bytes=ceil(each), state_bytes=state)
+    return for_context(found, chosen)
+
+
+def for_context(found: Pools, chosen: Settings) -> Pools:
+    """The same pools with as many requests as the settings' longest context lets run."""
+    release, requests = chosen.release, chosen.max_running_requests
+    if requests is None:
+        requests = laws.running_requests(
+            tokens=found.tokens.expected,
+            context=chosen.context,
+            per_context=release.requests_per_context,
+            least=release.least_running_requests,
+            most=release.most_running_requests,
+        )
+    if found.state_bytes:
+        requests = min(requests, found.slots // release.recurrent_slots_per_request)
+    return structs.replace(found, requests=requests)
 
 
 def _bounds(memory: Amount) -> tuple[int, int, int]:
