@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage.estimate.assemble import judge, screen
+from tonnage.estimate.totals import summed, total
 from tonnage.spec.report import Account, Amount, GpuLoad, MemoryItem, PhaseItems
 
 SIZES = st.integers(0, 10**11)
@@ -52,3 +53,14 @@ def test_screening_finds_what_judging_finds(account, reserve, fraction):
 
     assert judged.required == screened.required
     assert judged.claim == screened.claim
+
+
+@given(account=accounts())
+def test_totals_of_a_load_are_the_sums_of_its_phases(account):
+    claimed = account.claimed_bytes is not None
+    for load in account.loads:
+        for phase in summed(load.phases, claimed).phases:
+            pool = any(i.inside_budget and i.component == "kv_cache" for i in phase.items)
+
+            assert sum(i.bytes.expected for i in phase.items) == phase.total.device.expected
+            assert total(phase.items, claimed=claimed and pool) == phase.total
