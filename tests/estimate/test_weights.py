@@ -152,6 +152,16 @@ def test_components_an_engine_does_not_load_are_absent():
     assert 16_060_522_496 - 128256 * 4096 * 2 == without.total
 
 
+def test_an_embedding_that_an_engine_keeps_whole_is_not_cut_over_ranks():
+    read = model(LLAMA_8B)
+    cut, whole = (
+        stage_weights(read, FORMATS["bf16"], tensor_parallel_size=4, rules=WeightRules(replicated_names=names))[0]
+        for names in ((), ("embed_tokens",))
+    )
+
+    assert 128256 * 4096 * 2 * 3 // 4 == whole.total - cut.total
+
+
 def test_a_repack_drops_zeros_and_group_index_of_symmetric_gptq():
     read, kind = model(LLAMA_8B), FORMATS["gptq-w4-g128-sym"]
     kept = stage_weights(read, kind)[0]

@@ -74,12 +74,16 @@ def local_copies(tensor: Tensor, cut: Cut) -> int:
     return sharding.local_experts(num_experts=tensor.experts, expert_parallel_size=cut.expert_parallel_size)
 
 
+def _whole(tensor: Tensor, rules: WeightRules) -> bool:
+    return tensor.component in rules.replicated or any(part in tensor.name for part in rules.replicated_names)
+
+
 def local_shape(tensor: Tensor, cut: Cut) -> tuple[int, int]:
     """Rows and columns of one matrix on the fullest rank. [elements]"""
     rows, columns, tp = tensor.out_features, tensor.in_features, cut.tensor_parallel_size
     if tp == 1 and not tensor.shard.startswith("expert"):
         return rows, columns
-    if tensor.component in cut.rules.replicated or any(part in tensor.name for part in cut.rules.replicated_names):
+    if _whole(tensor, cut.rules):
         return rows, columns
     return _SHAPES[tensor.shard](tensor, cut)
 
@@ -139,7 +143,7 @@ def _part(tensor: Tensor, elements: int, ranks: int) -> int:
 def padded_shape(tensor: Tensor, cut: Cut) -> tuple[int, int]:
     """Shape on the rank with the engine's padding: vocabulary rows, expert sides. [elements]"""
     rules = cut.rules
-    if tensor.shard == "vocab":
+    if tensor.shard == "vocab" and not _whole(tensor, rules):
         rows = weights.padded_vocabulary(
             vocab_size=tensor.out_features,
             multiple=rules.vocabulary_multiple,

@@ -91,3 +91,49 @@ def test_a_stated_request_beyond_the_pool_is_refused():
     )
 
     assert "excluded" in {f.status for f in found.findings}
+
+
+GEMMA_3_1B = {
+    "model_type": "gemma3_text", "hidden_size": 1152, "intermediate_size": 6912, "num_hidden_layers": 26, "head_dim": 256,
+    "num_attention_heads": 4, "num_key_value_heads": 1, "vocab_size": 262144, "max_position_embeddings": 32768,
+    "tie_word_embeddings": True, "torch_dtype": "bfloat16", "sliding_window": 512, "sliding_window_pattern": 6,
+}  # fmt: skip
+
+
+def test_gemma_keeps_its_embedding_whole_on_every_rank():
+    one, two = (weights(answer(placement={"tensor_parallel_size": ranks}, config=GEMMA_3_1B)) for ranks in (1, 2))
+
+    assert two > one / 2 + 262_144 * 1152 * 0.9
+
+
+def weights(found):
+    return next(i.bytes.expected for i in found.loads[0].phases[0].items if i.component == "weights")
+
+
+def test_no_more_sizes_are_captured_than_requests_run():
+    few, many = (graphs(answer({"max_num_seqs": n})) for n in (4, 256))
+
+    assert few < many / 3
+
+
+def graphs(found):
+    captured = next(p for p in found.loads[0].phases if p.phase == "cuda_graph")
+    return next(i.bytes.expected for i in captured.items if i.component == "cuda_graphs")
+
+
+def test_a_window_has_a_pool_of_its_own_only_where_the_release_gives_the_model_one():
+    before, with_pool = (
+        answer({"engine_version": version}, config=GPT_OSS).kv_cache.bytes_per_token for version in ("0.5.3", "0.5.8")
+    )
+    gemma = answer(config=GEMMA_3_1B).kv_cache.bytes_per_token
+
+    assert with_pool <= before
+    assert gemma == 26 * 2 * 256 * 2
+
+
+GPT_OSS = {
+    "model_type": "gpt_oss", "hidden_size": 2880, "intermediate_size": 2880, "num_hidden_layers": 24, "head_dim": 64,
+    "num_attention_heads": 64, "num_key_value_heads": 8, "vocab_size": 201088, "max_position_embeddings": 131072,
+    "num_local_experts": 32, "num_experts_per_tok": 4, "sliding_window": 128, "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16",
+}  # fmt: skip

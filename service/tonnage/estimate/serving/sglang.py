@@ -42,6 +42,9 @@ RULES = WeightRules(
     merges=True,
     stacks_experts=True,
 )
+_WHOLE_EMBEDDING = replace(RULES, replicated_names=("embed_tokens",))
+_SCALED_EMBEDDINGS = ("gemma3", "gemma4")
+"""Model types whose embedding is a plain nn.Embedding, whole on every rank: models/gemma3_causal.py, 0.4.6 to 0.5.23."""
 _INVALIDATED_BY = (
     "another process on the same GPU: the fraction is of what is free",
     "another engine version or attention backend",
@@ -194,9 +197,13 @@ def _stages(workload: Workload, chosen: Settings) -> tuple[StageWeights, ...]:
         tensor_parallel_size=placement.tensor_parallel_size,
         pipeline_parallel_size=placement.pipeline_parallel_size,
         expert_parallel_size=placement.expert_parallel_size,
-        rules=RULES,
+        rules=_rules(workload.model),
         dtype=chosen.dtype,
     )
+
+
+def _rules(model: Model) -> WeightRules:
+    return _WHOLE_EMBEDDING if (model.model_type or "").startswith(_SCALED_EMBEDDINGS) else RULES
 
 
 def _rank(
@@ -272,7 +279,7 @@ def _checkpoint(workload: Workload) -> int:
 def _reserved(
     model: Model, weight_format: WeightFormat, formats: dict[str, WeightFormat], dtype: str, **cut: int
 ) -> tuple[int, ...]:
-    tensors = resident_tensors(model, weight_format, formats, **cut, rules=RULES, dtype=dtype)
+    tensors = resident_tensors(model, weight_format, formats, **cut, rules=_rules(model), dtype=dtype)
     return tuple(allocator.reserved(tensors=stage) for stage in tensors)
 
 
