@@ -102,6 +102,8 @@ def kept() -> dict[str, Figures]:
 
 def main() -> int:
     """Write predictions.json anew and print what moved."""
+    from tests.golden import drawn  # it takes `figures` from here
+
     from tonnage.library import estimate
 
     before = kept() if KEPT.exists() else {}
@@ -111,6 +113,7 @@ def main() -> int:
             print(f"{name}: {line}")
     KEPT.write_text(_text(after), encoding="utf-8")
     orders.write()
+    drawn.write()
     return 0
 
 

@@ -1,7 +1,7 @@
 """Answers stay as they are until somebody says otherwise: `make golden`, and a line in CHANGELOG.md."""
 
 import pytest
-from tests.golden import orders
+from tests.golden import drawn, orders
 from tests.golden.predictions import cases, figures, kept, moved
 
 from tonnage.library import estimate
@@ -9,6 +9,7 @@ from tonnage.library import estimate
 CASES = cases()
 KEPT = kept()
 ORDERS = orders.kept()
+DRAWN = drawn.kept()
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -23,6 +24,14 @@ def test_no_order_changes_without_being_written_down(name: str) -> None:
     now, before = orders.answer(orders.REQUESTS[name]), ORDERS.get(name)
 
     assert before == now, f"the answer to {name!r} is another one; `make golden` writes it"
+
+
+@pytest.mark.parametrize("kind", drawn.models())
+def test_no_drawn_card_moves_without_being_written_down(kind: str) -> None:
+    now = {name: drawn.kept_of(card) for name, card in drawn.cards(kind, drawn.models()[kind])}
+    changes = [f"{name}: {DRAWN.get(name)} is now {found}" for name, found in now.items() if found != DRAWN.get(name)]
+
+    assert not changes, "`make golden` writes them:\n" + "\n".join(changes)
 
 
 def test_the_kept_orders_are_those_of_the_requests() -> None:
