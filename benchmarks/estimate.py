@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import msgspec  # noqa: E402
-from benchmarks import cards  # noqa: E402
+from benchmarks import streams  # noqa: E402
 
 from tonnage import evidence, fit  # noqa: E402
 from tonnage.catalog import load_catalog, resolve  # noqa: E402
@@ -102,7 +102,7 @@ def _stages(these: Iterable[SizingCard]) -> list[float]:
 
 def measure_fit(rounds: int) -> tuple[float, float]:
     """Whole catalogue in three formats: CPU of a new request and of the same again, the median of the rounds. [ms]"""
-    stream = cards.orders()
+    stream = streams.orders()
     ask = lambda request: fit.fit(CATALOG, request)  # noqa: E731
     timed(ask, islice(stream, 8))
     settle()
@@ -131,8 +131,8 @@ def main() -> int:
     parser.add_argument("--only", default="")
     parser.add_argument("--json", type=Path)
     chosen = parser.parse_args()
-    streams = {f"serving {engine}": cards.serving(engine) for engine in cards.FORMATS}
-    streams |= {f"training {method}": cards.training(method) for method in cards.METHODS}
+    streams = {f"serving {engine}": streams.serving(engine) for engine in streams.FORMATS}
+    streams |= {f"training {method}": streams.training(method) for method in streams.METHODS}
     wanted = {name: stream for name, stream in streams.items() if re.search(chosen.only, name)}
     rows = [measure(name, stream, chosen.cards, chosen.rounds) for name, stream in wanted.items()]
     print(table(rows))

@@ -55,9 +55,10 @@ def test_phases_that_a_training_card_names_are_in_the_key():
 
 
 def test_an_equal_card_is_answered_from_memory():
+    first = resolve(CATALOG, SERVING.card)
     again = resolve(CATALOG, replace(SERVING.card, serving=replace(SERVING.card.serving)))
 
-    assert account_of(SERVING) is account_of(again)
+    assert account_of(first) is account_of(again)
 
 
 def test_findings_of_resolving_are_added_and_not_kept():
