@@ -75,3 +75,7 @@ def test_a_fused_head_makes_its_gradients_but_no_full_logits():
 def test_logits_of_a_moment_go_with_the_tokens_scored():
     assert 128256 * 6 * 512 == loss.at_moment(bytes_per_scored_token=128256 * 6, scored_tokens=512)
     assert 0 == loss.at_moment(bytes_per_scored_token=-4, scored_tokens=512)
+
+
+def test_a_frozen_head_leaves_nothing_but_16_bit_logits():
+    assert (2, 2, 2, 2) == loss.frozen_chunks(logit_bytes=2)

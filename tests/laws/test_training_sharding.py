@@ -22,9 +22,15 @@ def test_steps_copy_6_bytes_per_parameter_of_the_rank():
 
 
 def test_overlapping_reduction_needs_two_buckets_of_1_gb():
-    assert 2_000_000_000 == laws.zero_buckets(trainable=7_000_000_000)
-    assert 1_000_000_000 == laws.zero_buckets(trainable=7_000_000_000, overlap=False)
-    assert 2 * 2 * 1000 == laws.zero_buckets(trainable=1000)
+    assert 2_000_000_000 == laws.zero_buckets()
+    assert 1_000_000_000 == laws.zero_buckets(overlap=False)
+    assert 2 * 2 * 1000 == laws.zero_buckets(bucket=1000)
+
+
+def test_hooks_of_frozen_layers_keep_60_hidden_states_more_of_32_layers():
+    kept = laws.hooked_inputs(hidden_size=4096, element_bytes=2)
+
+    assert 245_760 == (32 - 2) * kept
 
 
 def test_zero_3_buffers_follow_the_hidden_size_under_auto():

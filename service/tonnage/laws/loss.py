@@ -235,6 +235,23 @@ def chunked(*, logit_bytes: int, chunks: int, code: str) -> LogitBytes:
     return logit_bytes, logit_bytes, logit_bytes + 3 * share, logit_bytes
 
 
+def frozen_chunks(*, logit_bytes: int) -> LogitBytes:
+    """
+    Chunked and compiled over a frozen head: no gradient of the head's weight, nothing in fp32 that is as large.
+
+    Args:
+        logit_bytes: Width of what the head computes. [bytes]
+
+    Returns:
+        The logits alone, throughout. [bytes]
+
+    Source:
+        pytorch/torchtune@v0.3.1 torchtune/modules/loss/ce_chunked_output_loss.py; measured:
+        tests/measured/heldout_training.json#tt-l32-3b-lora, #tt-l32-3b-qlora (2.0 bytes per logit beside the states)
+    """
+    return logit_bytes, logit_bytes, logit_bytes, logit_bytes
+
+
 def chunk_tokens(*, tokens: int, chunks: int, most: int = 0) -> int:
     """
     Tokens whose logits exist at once in a chunked loss.

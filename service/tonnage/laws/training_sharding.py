@@ -9,6 +9,8 @@ from tonnage.units import BILLION, MILLION, ceil_div
 
 ZERO_BUCKET = 500 * MILLION
 """reduce_bucket_size of DeepSpeed. [elements]"""
+PUBLISHED_BUCKET = 200 * MILLION
+"""reduce_bucket_size of huggingface/transformers tests/deepspeed/ds_config_zero2.json and of recipes made after it. [elements]"""
 ZERO_PREFETCH = 50 * MILLION
 """stage3_prefetch_bucket_size. [elements]"""
 ZERO_SUB_GROUP = BILLION
@@ -66,12 +68,11 @@ def zero2_step(*, trainable: int, ranks: int) -> int:
     return 8 * ceil_div(trainable, ranks)
 
 
-def zero_buckets(*, trainable: int, element_bytes: int = 2, overlap: bool = True, bucket: int = ZERO_BUCKET) -> int:
+def zero_buckets(*, element_bytes: int = 2, overlap: bool = True, bucket: int = ZERO_BUCKET) -> int:
     """
-    Contiguous gradient buckets of a backward pass, two of them when reduction overlaps.
+    Contiguous gradient buckets of a backward pass, two of them when reduction overlaps; whole whatever trains.
 
     Args:
-        trainable: Trainable parameters. [unitless]
         element_bytes: Width of what is reduced. [bytes]
         overlap: overlap_comm.
         bucket: reduce_bucket_size. [elements]
@@ -80,9 +81,10 @@ def zero_buckets(*, trainable: int, element_bytes: int = 2, overlap: bool = True
         Size. [bytes]
 
     Source:
-        deepspeedai/DeepSpeed@edaa72212 deepspeed/runtime/zero/stage_1_and_2.py setup_buckets, config.py
+        deepspeedai/DeepSpeed@edaa72212 deepspeed/runtime/zero/stage_1_and_2.py setup_buckets (torch.empty of the whole
+        bucket), config.py
     """
-    return min(trainable, bucket) * element_bytes * (2 if overlap else 1)
+    return bucket * element_bytes * (2 if overlap else 1)
 
 
 def zero3_step(*, trainable: int, ranks: int) -> int:
@@ -226,6 +228,28 @@ def deferred_gradients(*, parameters: int, element_bytes: int) -> int:
         gradients"); huggingface/accelerate@v1.15.0 concept_guides/gradient_synchronization.md
     """
     return parameters * element_bytes
+
+
+def hooked_inputs(*, hidden_size: int, element_bytes: int) -> int:
+    """
+    Gradient that hooks of FSDP1 keep of a layer that backward has passed, when its weights are frozen and it was recomputed
+    reentrantly; the checkpoint itself stays too.
+
+    The hook that reshards such a layer waits for gradients of its inputs, and holds the checkpoint and its gradient
+    until backward ends.
+
+    Args:
+        hidden_size: Width of the residual stream. [elements]
+        element_bytes: Width of its elements. [bytes]
+
+    Returns:
+        Size per layer. [bytes/token]
+
+    Source:
+        pytorch/pytorch@v2.2.0 torch/distributed/fsdp/_runtime_utils.py _register_post_backward_reshard_only_hook; measured:
+        tests/measured/heldout_training.json#fms-llama-2-70b-qlora-2g-b2
+    """
+    return hidden_size * element_bytes
 
 
 def distributed_optimizer_states(*, parameters: int, ranks: int) -> int:

@@ -76,6 +76,8 @@ class FrameworkRelease(Release, frozen=True, kw_only=True, forbid_unknown_fields
     """peft: by PEFT's version; base: as the weights."""
     four_bit_upcast: bool = True
     """prepare_model_for_kbit_training leaves norms, embeddings and head in fp32."""
+    four_bit_casts: bool = False
+    """After that adapters, embeddings and head go back to 16 bit; norms, and so the stream, stay fp32."""
     four_bit_copies: int = 1
     """16-bit copies of one matrix while it is dequantized (2: through another 16-bit type). [unitless]"""
     double_quantized: bool = False

@@ -10,6 +10,11 @@ from tonnage.spec.card import SizingCard
 
 WEIGHTS = 2 * PARAMETERS
 CHECKPOINTED = {"gradient_checkpointing": "full"}
+MIXTURE = {
+    "model_type": "qwen3_moe", "hidden_size": 2048, "intermediate_size": 6144, "num_hidden_layers": 8, "num_attention_heads": 32,
+    "num_key_value_heads": 4, "head_dim": 128, "vocab_size": 151936, "moe_intermediate_size": 768, "num_experts": 128,
+    "num_experts_per_tok": 8,
+}  # fmt: skip
 LORA = {"method": "lora", "lora": {"rank": 16, "target_modules": ["all-linear"], "dropout": 0.0}}
 
 
@@ -231,3 +236,33 @@ def test_answers_do_not_depend_on_the_order_of_questions():
 
     assert msgspec.to_builtins(answer(**LORA)) == msgspec.to_builtins(before)
     assert card(**LORA) == card(**LORA)
+
+
+def test_frozen_layers_under_fsdp1_keep_inputs_and_their_gradients_until_backward_ends():
+    def slope(framework, version):
+        stated = {"framework": framework, "framework_version": version, "cross_entropy": "fused_linear", **CHECKPOINTED, **LORA}
+        sharded = {"sharding": "fsdp", "placement": {"data_parallel_size": 2}}
+        short, long = (allocated(answer(sequence_length=n, **stated, **sharded)) for n in (8192, 16384))
+        return (long - short) / 8192
+
+    assert slope("trl", "0.11.4") - slope("transformers", "4.45") == pytest.approx(30 * 2 * 4096)
+
+
+def test_deepspeed_alone_moves_the_whole_model_before_it_is_cut():
+    found = answer(framework="deepspeed", sharding="zero3", placement={"data_parallel_size": 8})
+
+    assert allocated(found, "load") > 2 * PARAMETERS
+
+
+def test_a_stage_of_a_pipeline_stays_gathered_under_fsdp2():
+    stated = {"framework": "torchtitan", "weights": "fp32", "compute_dtype": "bf16", "sharding": "fsdp"}
+    staged = answer(placement={"data_parallel_size": 4, "pipeline_parallel_size": 2}, **stated)
+
+    assert item(staged, "unsharded_parameters") > PARAMETERS
+    assert item(staged, "gradients") > 1.9 * PARAMETERS
+
+
+def test_experts_are_shared_by_the_ranks_that_hold_the_same_ones():
+    found = answer(MIXTURE, framework="megatron", placement={"data_parallel_size": 4, "expert_parallel_size": 4})
+
+    assert item(found, "gradients") < 0.4 * 4 * found.model.parameters.total

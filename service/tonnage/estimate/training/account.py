@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.training import counters
 from tonnage.estimate.training.items import item
-from tonnage.estimate.training.settings import FSDP, Settings
+from tonnage.estimate.training.settings import FSDP, ZERO, Settings
 from tonnage.estimate.training.solve import Solved, Stage, moving_least, solved
 from tonnage.estimate.training.step import Moment
 from tonnage.estimate.training.usual import usual_model
@@ -79,7 +79,7 @@ def _on_card(job: Solved, gpu: Gpu | None) -> Account:
 
 def _load(job: Solved, stage: Stage, gpu: Gpu | None) -> GpuLoad:
     settings = job.settings
-    outside = _outside(gpu, not settings.libraries.at_least("torch", "2.1"), _several(settings), stage.paged)
+    outside = _outside(gpu, not settings.libraries.at_least("torch", "2.1"), _communicates(settings), stage.paged)
     usable = None if gpu is None else gpu.memory_usable_bytes - sum(_least_outside(i) for i in outside)
     phases = [
         PhaseItems(
@@ -101,9 +101,15 @@ def _least_outside(found: MemoryItem) -> int:
     return found.bytes.low if found.component == "communication" else found.bytes.expected
 
 
-def _several(job: Settings) -> bool:
-    """Whether ranks talk to each other."""
-    return job.ranks * job.tensor_parallel_size * job.context_parallel_size * job.pipeline_parallel_size > 1
+def _communicates(job: Settings) -> int:
+    """
+    Communicators of a rank; DeepSpeed builds them with one GPU too. [bytes]
+
+    Source: deepspeedai/DeepSpeed@edaa72212 deepspeed/runtime/engine.py (init_distributed)
+    """
+    if job.ranks * job.tensor_parallel_size * job.context_parallel_size * job.pipeline_parallel_size > 1:
+        return counters.NCCL
+    return counters.NCCL // 2 if job.sharding in ZERO else 0
 
 
 def _needed(job: Solved, stage: Stage, outside: tuple[MemoryItem, ...]) -> Amount:
@@ -142,7 +148,7 @@ def _total(found: tuple[Moment, counters.Ratio]) -> int:
 
 
 @remembered(1024)
-def _outside(gpu: Gpu | None, eager: bool, several: bool, paged: int) -> tuple[MemoryItem, ...]:
+def _outside(gpu: Gpu | None, eager: bool, communicators: int, paged: int) -> tuple[MemoryItem, ...]:
     """What lies outside the allocator: context, communicators, states in unified memory."""
     context = counters.context(gpu, eager=eager)
     items = [
@@ -151,11 +157,11 @@ def _outside(gpu: Gpu | None, eager: bool, several: bool, paged: int) -> tuple[M
             counter="device", band=(context // 4, context // 2),
         )
     ]  # fmt: skip
-    if several:
+    if communicators:
         items.append(
             item(
-                "communication", counters.NCCL, "laws.runtime", "NVIDIA/nccl issues 964, 864",
-                basis="calibrated", counter="device", band=(counters.NCCL // 2, counters.NCCL),
+                "communication", communicators, "laws.runtime", "NVIDIA/nccl issues 964, 864",
+                basis="calibrated", counter="device", band=(communicators // 2, communicators),
             )
         )  # fmt: skip
     if paged:
@@ -166,6 +172,11 @@ def _outside(gpu: Gpu | None, eager: bool, several: bool, paged: int) -> tuple[M
             )
         )  # fmt: skip
     return tuple(items)
+
+
+def _uniform(job: Settings) -> bool:
+    """Whether nothing but blocks of one size comes and goes: one length, and no logits beside the inputs of layers."""
+    return job.sharding == "zero3" and not job.varying and job.cross_entropy == "fused_linear"
 
 
 def _fragmentation(
@@ -180,6 +191,7 @@ def _fragmentation(
         resident=stage.resident_bytes + moment.gradients,
         idle=idle,
         live=moment.live,
+        uniform=moment.activations if _uniform(job) else 0,
         usable=usable,
     )
     return item(

@@ -108,7 +108,12 @@ class FeedForward(Linears):
         if mlp.fused_gate_up:
             both = self.project(x, "gate_up", 2 * width)
             gate, up = op.split(tape, both, per_token(width), per_token(width))
+            if self.recipe.fused_gate:
+                return op.fused_gate(tape, gate, up)
             return op.multiply(tape, up, op.activation(tape, gate))
+        if self.recipe.fused_gate:
+            gate = self.project(x, "gate", width)
+            return op.fused_gate(tape, gate, self.project(x, "up", width))
         return op.multiply(tape, op.activation(tape, self.project(x, "gate", width)), self.project(x, "up", width))
 
     def _activated(self, x: Tensor, name: str) -> Tensor:

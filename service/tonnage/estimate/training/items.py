@@ -36,18 +36,23 @@ _MOVING_QUANTIZED = tuple((name.replace("workspace", "dequantization"), law, sou
 
 
 def phase_items(
-    moment: Moment, resident: tuple[MemoryItem, ...], resident_bytes: int, band: Band, *, quantized: bool
+    moment: Moment, resident: tuple[MemoryItem, ...], resident_bytes: int, band: Band, *, quantized: bool, least: float = 1.0
 ) -> tuple[MemoryItem, ...]:
-    """Items alive at a moment, resident ones first; the band of the whole stands on the largest that moves."""
+    """
+    Items alive at a moment, resident ones first; the band of the whole stands on the largest that moves.
+
+    `least`: part of what moves that the longest batch surely reaches.
+    """
     amounts = (
         moment.activations, moment.logits, moment.gradients, moment.scratch, moment.live, moment.buckets, moment.cache,
         moment.temporary,
     )  # fmt: skip
     total, widest = resident_bytes + moment.total, amounts.index(max(amounts))
+    below = max(int(band.below * total), int((1 - least) * (moment.total - moment.gradients)))
     items = list(resident)
     for place, (component, law, source) in enumerate(_MOVING_QUANTIZED if quantized else _MOVING):
         amount = amounts[place]
         if amount:
-            spread = (int(band.below * total), int(band.above * total)) if place == widest else None
+            spread = (below, int(band.above * total)) if place == widest else None
             items.append(item(component, amount, law, source, detail=moment.name, band=spread))
     return tuple(items)

@@ -65,6 +65,8 @@ def _path(job: Settings, name: LossPath, width: int) -> LogitBytes:
         return laws.causal_shifted(logit_bytes=width, sequences=job.micro_batch_size, caller_keeps=keeps)
     if name in ("full_compiled", "full_compiled_online"):
         return laws.full_compiled(logit_bytes=width, online=name == "full_compiled_online")
+    if name == "chunked_compiled" and not job.trains_base:
+        return laws.frozen_chunks(logit_bytes=width)
     law = _LAWS.get(name)
     return laws.chunked(logit_bytes=width, chunks=TUNE_CHUNKS, code=name) if law is None else law(logit_bytes=width)
 

@@ -148,6 +148,13 @@ def activation(tape: Tape, x: Tensor) -> Tensor:
     return tape.new(x.elements, x.element_bytes, node)
 
 
+def fused_gate(tape: Tape, gate: Tensor, up: Tensor) -> Tensor:
+    """Liger's SwiGLU: both halves are saved, the activation is computed again; one gradient is written over a half."""
+    node = tape.node([gate, up], [PASS, Out(up.form)])
+    tape.save(node, gate.storage, up.storage)
+    return tape.new(gate.elements, gate.element_bytes, node)
+
+
 def xielu(tape: Tape, x: Tensor, *, trains: bool) -> Tensor:
     """The activation xIELU in Python (transformers.activations.XIELUActivation): two branches, a condition between them."""
     squared = multiply(tape, negate(tape, x), x)

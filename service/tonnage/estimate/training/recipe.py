@@ -45,6 +45,8 @@ class Recipe(Struct, frozen=True, kw_only=True):
     single: bool = True
     """One sequence per micro-batch: views where several sequences need copies."""
     norm: Literal["python", "fused"] = "python"
+    fused_gate: bool = False
+    """Activation and product of a gated feed-forward are one kernel (Liger)."""
     checkpointing: Literal["none", "full", "reentrant", "selective"] = "none"
     accumulates: bool = False
     """Gradients of earlier micro-batches are there already."""

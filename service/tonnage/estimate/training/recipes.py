@@ -7,7 +7,7 @@ from tonnage.estimate.training.losses import logit_bytes, path_name
 from tonnage.estimate.training.objectives import Objective
 from tonnage.estimate.training.per_model import per_model
 from tonnage.estimate.training.recipe import Recipe
-from tonnage.estimate.training.settings import Settings
+from tonnage.estimate.training.settings import FSDP, Settings
 from tonnage.estimate.training.states import is_four_bit, upcasts
 from tonnage.spec.facts import WeightFormat
 from tonnage.spec.model import Model
@@ -57,7 +57,8 @@ def recipe_of(settings: Settings, model: Model, form: WeightFormat, objective: O
         kernel="sdpa" if settings.attention == "sdpa" else "flash",
         masks_windows=masks_windows(settings, model),
         single=settings.micro_batch_size == 1,
-        norm=settings.release.norm,
+        norm="fused" if liger(settings) else settings.release.norm,
+        fused_gate=liger(settings),
         checkpointing=_checkpointing(settings),
         accumulates=settings.gradients_stay or settings.in_backward,
         expands_keys=settings.release.expands_keys,
@@ -75,6 +76,19 @@ def recipe_of(settings: Settings, model: Model, form: WeightFormat, objective: O
     )
 
 
+_LIGER = frozenset({"transformers", "trl", "peft", "deepspeed", "ms-swift", "llama-factory"})
+
+
+def liger(settings: Settings) -> bool:
+    """
+    Whether Liger's kernels replace norms and gates too: a fused loss is had by its patch of the whole model.
+
+    Source: huggingface/transformers@v4.46.0 src/transformers/training_args.py use_liger_kernel; linkedin/Liger-Kernel
+    src/liger_kernel/transformers/monkey_patch.py
+    """
+    return settings.cross_entropy == "fused_linear" and settings.card.framework in _LIGER
+
+
 def closed_form(recipe: Recipe) -> bool:
     """Whether a step is made of fused kernels that no eager code describes."""
     fused = recipe.compiled or recipe.code in ("torchtitan", "megatron") or recipe.checkpointing == "selective"
@@ -83,7 +97,7 @@ def closed_form(recipe: Recipe) -> bool:
 
 def _engine_width(settings: Settings) -> int:
     """Sharded engines compute on gathered parameters of the compute dtype, without autocast. [bytes]"""
-    gathered = settings.sharding not in ("none", "ddp") and not settings.autocast
+    gathered = settings.sharding in FSDP or (settings.sharding not in ("none", "ddp") and not settings.autocast)
     return settings.compute_bytes if gathered else 4
 
 

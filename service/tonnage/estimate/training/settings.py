@@ -295,6 +295,8 @@ def _adapter_bytes(
         return stated
     if sharding in ZERO or (sharding in FSDP and release.code == "transformers"):
         return 2
+    if quantized and release.four_bit_casts:
+        return 2
     if release.adapter_dtype == "fp32":
         return 4
     if release.adapter_dtype == "base":

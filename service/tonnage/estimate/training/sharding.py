@@ -25,6 +25,8 @@ class Sizes(NamedTuple):
     vocabulary: int
     """Elements of embedding or head on the rank. [elements]"""
     hidden_size: int
+    routed: int = 0
+    """Those of the trainable parameters that lie in experts. [unitless]"""
 
 
 class Held(NamedTuple):
@@ -54,6 +56,8 @@ class Held(NamedTuple):
     """Buffers that stay between steps."""
     load: int = 0
     """Most that loading holds, where more than the resident weights."""
+    held_inputs: int = 0
+    """Per layer that backward has passed: gradient of its input, where hooks keep both. [bytes/token]"""
 
 
 def held(settings: Settings, sizes: Sizes) -> Held:
@@ -118,7 +122,7 @@ def _zero12(settings: Settings, sizes: Sizes) -> Held:
         states=laws.shard(amount=sizes.states, ranks=ranks) if on_gpu else 0,
         gradients_before=kept if accumulates and on_gpu else 0,
         gradients_done=share if on_gpu or not two else 0.0,
-        buckets=laws.zero_buckets(trainable=sizes.trainable),
+        buckets=laws.zero_buckets(bucket=_bucket(settings)),
         live_forward=0,
         live_tail=0,
         live_backward=0,
@@ -127,11 +131,17 @@ def _zero12(settings: Settings, sizes: Sizes) -> Held:
     )
 
 
+def _bucket(settings: Settings) -> int:
+    """reduce_bucket_size: DeepSpeed's own, or that of the configurations Transformers is published with. [elements]"""
+    return laws.ZERO_BUCKET if settings.card.framework == "deepspeed" else laws.PUBLISHED_BUCKET
+
+
 def _zero3(settings: Settings, sizes: Sizes) -> Held:
     ranks = settings.shards
     weights = 0 if settings.offload_parameters else laws.shard(amount=sizes.weights + sizes.adapters, ranks=ranks)
     on_gpu = not (settings.offload_optimizer or settings.offload_parameters)
-    prefetch = laws.zero3_prefetch(hidden_size=sizes.hidden_size, automatic=True)
+    automatic = settings.card.framework != "deepspeed"
+    prefetch = laws.zero3_prefetch(hidden_size=sizes.hidden_size, automatic=automatic)
     head = 2 * sizes.vocabulary
     small_head = sizes.vocabulary < laws.ZERO_SUB_GROUP
     return Held(
@@ -148,7 +158,8 @@ def _zero3(settings: Settings, sizes: Sizes) -> Held:
         step=laws.zero3_step(trainable=sizes.trainable, ranks=ranks) if on_gpu else 0,
         gradients_after=0,
         permanent=(2 * laws.shard(amount=sizes.trainable, ranks=ranks) if on_gpu else 0)
-        + laws.zero3_reduce_bucket(hidden_size=sizes.hidden_size, automatic=True),
+        + laws.zero3_reduce_bucket(hidden_size=sizes.hidden_size, automatic=automatic),
+        load=0 if automatic else sizes.weights + sizes.adapters + weights,
     )
 
 
@@ -156,16 +167,18 @@ def _fsdp(settings: Settings, sizes: Sizes) -> Held:
     ranks, flat = settings.shards, settings.release.fsdp == "fsdp1_flat"
     whole = sizes.weights + sizes.adapters
     on_gpu = not settings.offload_parameters
-    keeps_whole = settings.sharding == "fsdp_grad_op"
+    staged = settings.pipeline_parallel_size > 1 and settings.release.fsdp == "fsdp2"
+    keeps_whole = settings.sharding == "fsdp_grad_op" or staged
     unit, root = sizes.block_gathered, 2 * sizes.vocabulary
     resharded = settings.release.embedding_resharded
     outer = 0 if resharded else 2 * root
     trained = whole if flat else sizes.gradients
     gradients_shard = laws.shard(amount=trained, ranks=ranks)
-    deferred = on_gpu and settings.defers_reduction
+    deferred = on_gpu and (settings.defers_reduction or staged)
     before = gradients_shard if settings.gradient_accumulation_steps > 1 and on_gpu else 0
     if deferred:
-        before = laws.deferred_gradients(parameters=sizes.trainable, element_bytes=settings.compute_bytes)
+        width = 4 if staged and settings.weight_bytes == 4 else settings.compute_bytes
+        before = laws.deferred_gradients(parameters=sizes.trainable, element_bytes=width)
     copies = laws.flat_unit_copies(shard_bytes=laws.shard(amount=whole, ranks=ranks)) if flat else 0
     return Held(
         weights=laws.shard(amount=sizes.weights, ranks=ranks) if on_gpu else 0,
@@ -182,7 +195,20 @@ def _fsdp(settings: Settings, sizes: Sizes) -> Held:
         gradients_after=gradients_shard if on_gpu else 0,
         permanent=copies,
         load=laws.summoned(parameters=whole // 2, element_bytes=2, ranks=ranks) + copies if flat else 0,
+        held_inputs=_held_inputs(settings, sizes),
     )
+
+
+_TRAINERS = frozenset({"trl", "axolotl", "llama-factory", "ms-swift"})
+"""Frameworks that wrap a model as accelerate does; scripts of their own may checkpoint inside or outside FSDP."""
+
+
+def _held_inputs(settings: Settings, sizes: Sizes) -> int:
+    recomputed = settings.release.reentrant and settings.gradient_checkpointing == "full"
+    hooked = settings.card.framework in _TRAINERS and settings.release.fsdp == "fsdp1"
+    if settings.trains_base or not hooked or not recomputed:
+        return 0
+    return laws.hooked_inputs(hidden_size=sizes.hidden_size, element_bytes=settings.compute_bytes)
 
 
 def _reduction(settings: Settings, sizes: Sizes, flat: bool) -> int:
@@ -200,7 +226,9 @@ def _reduction(settings: Settings, sizes: Sizes, flat: bool) -> int:
 
 
 def _distributed_optimizer(settings: Settings, sizes: Sizes) -> Held:
-    states = laws.distributed_optimizer_states(parameters=sizes.trainable, ranks=settings.shards)
+    replicas = max(1, settings.shards // settings.expert_parallel_size)
+    states = laws.distributed_optimizer_states(parameters=sizes.trainable - sizes.routed, ranks=settings.shards)
+    states += laws.distributed_optimizer_states(parameters=sizes.routed, ranks=replicas)
     return Held(
         weights=sizes.weights,
         adapters=sizes.adapters,

@@ -127,6 +127,7 @@ def _sizes(whole: _Model, stage: StageWeights, *, shares: tuple[float, float], t
         block_trainable=block_parameters if job.trains_base else trained // layers,
         vocabulary=model.vocab_size * model.hidden_size // job.tensor_parallel_size,
         hidden_size=model.hidden_size,
+        routed=min(trained, stage.parameters_by_component.get("routed_experts", 0)) if job.trains_base else 0,
     )
 
 
@@ -155,7 +156,7 @@ def _steps_over_all(optimizer: Optimizer | None) -> bool:
 def _share(whole: _Model, stage: StageWeights) -> float:
     """The stage's part of what trains. [fraction]"""
     job, model = whole.job, whole.workload.model
-    if len(whole.stages) == 1 and job.tensor_parallel_size == 1:
+    if len(whole.stages) == 1 and job.tensor_parallel_size == job.expert_parallel_size == 1:
         return 1.0
     if job.trains_base:
         return stage.parameters / max(1, model.parameters_total)

@@ -48,9 +48,20 @@ def base_weights(workload: Workload, settings: Settings) -> tuple[StageWeights, 
         tensor_parallel_size=settings.tensor_parallel_size,
         pipeline_parallel_size=settings.pipeline_parallel_size,
         expert_parallel_size=settings.expert_parallel_size,
+        expert_tensor_parallel_size=expert_cuts(settings),
         rules=_rules(settings),
         dtype=dtype,
     )
+
+
+def expert_cuts(settings: Settings) -> int | None:
+    """
+    Ranks that cut one expert under Megatron: as many as cut everything else, unless told otherwise. [unitless]
+
+    Source:
+        NVIDIA/Megatron-LM@d98e8a64d megatron/core/model_parallel_config.py (expert_tensor_parallel_size)
+    """
+    return settings.tensor_parallel_size if settings.release.code == "megatron" else None
 
 
 def causal_masks(model: Model) -> int:
@@ -79,7 +90,8 @@ def loaded_format(workload: Workload, settings: Settings) -> tuple[WeightFormat,
             form = workload.formats.get("bnb-nf4-dq", form)
         if release.code == "litgpt":
             form = _with_head(form)
-    return form, "fp32" if upcasts(settings, form) else "bf16"
+    wide = upcasts(settings, form) and not (release.four_bit_casts and settings.compute_bytes < 4)
+    return form, "fp32" if wide else "bf16"
 
 
 def _plain(workload: Workload, width: int) -> WeightFormat:

@@ -6,7 +6,7 @@ from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.training.profile import Part, StepProfile
 from tonnage.estimate.training.sharding import Held
 from tonnage.estimate.training.sizes import Rank
-from tonnage.estimate.training.tape import ZERO, Form, plus, times, value
+from tonnage.estimate.training.tape import ZERO, Form, per_token, plus, times, value
 from tonnage.laws import activations, loss
 
 
@@ -212,6 +212,9 @@ def _backward(walk: _Walk, profile: StepProfile, counts: tuple[int, ...], rank: 
             continue
         walk.look("backward of the last layer", part, held.live_backward)
         walk.go(part, count - 1)
+        if held.held_inputs and count > 1:
+            # nothing that the layers kept is freed, and the gradient of each one's input stays beside it
+            walk.level = plus(walk.level, per_token(held.held_inputs * (count - 2) - part.net[1] * (count - 1)))
         if count > 1:
             walk.look("backward of the first layer", part, held.live_backward)
         walk.go(part)
