@@ -240,7 +240,13 @@ def test_answers_do_not_depend_on_the_order_of_questions():
 
 def test_frozen_layers_under_fsdp1_keep_inputs_and_their_gradients_until_backward_ends():
     def slope(framework, version):
-        stated = {"framework": framework, "framework_version": version, "cross_entropy": "fused_linear", **CHECKPOINTED, **LORA}
+        stated = {
+            "framework": framework,
+            "framework_version": version,
+            "cross_entropy": "fused_linear",
+            **CHECKPOINTED,
+            **LORA,
+        }
         sharded = {"sharding": "fsdp", "placement": {"data_parallel_size": 2}}
         short, long = (allocated(answer(sequence_length=n, **stated, **sharded)) for n in (8192, 16384))
         return (long - short) / 8192

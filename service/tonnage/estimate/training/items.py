@@ -36,7 +36,13 @@ _MOVING_QUANTIZED = tuple((name.replace("workspace", "dequantization"), law, sou
 
 
 def phase_items(
-    moment: Moment, resident: tuple[MemoryItem, ...], resident_bytes: int, band: Band, *, quantized: bool, least: float = 1.0
+    moment: Moment,
+    resident: tuple[MemoryItem, ...],
+    resident_bytes: int,
+    band: Band,
+    *,
+    quantized: bool,
+    least: float = 1.0,
 ) -> tuple[MemoryItem, ...]:
     """
     Items alive at a moment, resident ones first; the band of the whole stands on the largest that moves.

@@ -293,9 +293,8 @@ def _adapter_bytes(
     stated = _width(card.lora.dtype) if card.lora is not None else None
     if stated is not None:
         return stated
-    if sharding in ZERO or (sharding in FSDP and release.code == "transformers"):
-        return 2
-    if quantized and release.four_bit_casts:
+    sharded = sharding in ZERO or (sharding in FSDP and release.code == "transformers")
+    if sharded or (quantized and release.four_bit_casts):
         return 2
     if release.adapter_dtype == "fp32":
         return 4

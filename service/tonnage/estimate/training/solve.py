@@ -23,7 +23,6 @@ from tonnage.laws.loss import causal_upcast
 from tonnage.spec.report import Finding, Host, MemoryItem
 from tonnage.spec.workload import Workload
 
-
 LEAST_REACHED = 0.25
 """
 Part of a cap at or above the mean of most data that the longest batch of a run reaches at least. [fraction]
