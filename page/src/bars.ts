@@ -56,7 +56,7 @@ export function drawn(d: Drawn): SVGElement {
       svg("title", {}, `${name} ${size(part.bytes)}`)));
     at += width;
   }
-  if (d.capacity !== null && at > x(d.capacity) + 1 && d.parts.every((p) => !p.claimed)) node.append(svg("rect", { x: x(d.capacity), y: 0, width: at - x(d.capacity), height: H, class: "over" }));
+  if (d.capacity !== null && at > x(d.capacity) + 1 && d.parts.every((p) => !p.claimed)) node.append(svg("rect", { x: x(d.capacity), y: 0, width: at - x(d.capacity), height: H, fill: "url(#over)" }));
   if (d.high > d.low) node.append(svg("path", { d: `M${x(d.low)} ${H / 2}H${x(d.high)}M${x(d.low)} ${H * 0.25}V${H * 0.75}M${x(d.high)} ${H * 0.25}V${H * 0.75}`, class: "whisker" }));
   if (d.capacity !== null) node.append(svg("path", { d: `M${x(d.capacity)} 0V${H}`, class: "capacity" }, svg("title", {}, `${size(d.capacity)} ${t("usable")}`)));
   return node;

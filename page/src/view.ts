@@ -26,7 +26,7 @@ function says(e: Estimate, gpu: string): string {
 }
 export function hero(e: Estimate, gpu: string, facts: Facts): HTMLElement {
   const free = e.headroom?.expected ?? 0;
-  const rest = !e.capacity ? `: ${t("noCard")}` : ` ${t("of")} ${size(e.capacity.usable_bytes)} ${t("usable")}. ${free < 0 ? t("missing", { size: size(-free) }) : t("free", { size: size(free) })}.`;
+  const rest = !e.capacity ? `: ${t("noCard")}` : ` ${t("ofUsable", { size: size(e.capacity.usable_bytes) })}. ${free < 0 ? t("missing", { size: size(-free) }) : t("free", { size: size(free) })}.`;
   const p = e.model.parameters;
   const model = `${e.model.id ?? e.model.family} · ${short(p.total)} ${t("parameters")}${p.active && p.active !== p.total ? ` (${short(p.active)} ${t("active")})` : ""}`;
   const fact = (title: string, ...inside: (string | HTMLElement)[]) => el("div", {}, el("dt", {}, title), ...inside.map((line) => el("dd", {}, line)));

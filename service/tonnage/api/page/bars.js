@@ -48,7 +48,7 @@ export function drawn(d) {
         at += width;
     }
     if (d.capacity !== null && at > x(d.capacity) + 1 && d.parts.every((p) => !p.claimed))
-        node.append(svg("rect", { x: x(d.capacity), y: 0, width: at - x(d.capacity), height: H, class: "over" }));
+        node.append(svg("rect", { x: x(d.capacity), y: 0, width: at - x(d.capacity), height: H, fill: "url(#over)" }));
     if (d.high > d.low)
         node.append(svg("path", { d: `M${x(d.low)} ${H / 2}H${x(d.high)}M${x(d.low)} ${H * 0.25}V${H * 0.75}M${x(d.high)} ${H * 0.25}V${H * 0.75}`, class: "whisker" }));
     if (d.capacity !== null)

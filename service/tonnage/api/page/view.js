@@ -17,7 +17,7 @@ function says(e, gpu) {
 }
 export function hero(e, gpu, facts) {
     const free = e.headroom?.expected ?? 0;
-    const rest = !e.capacity ? `: ${t("noCard")}` : ` ${t("of")} ${size(e.capacity.usable_bytes)} ${t("usable")}. ${free < 0 ? t("missing", { size: size(-free) }) : t("free", { size: size(free) })}.`;
+    const rest = !e.capacity ? `: ${t("noCard")}` : ` ${t("ofUsable", { size: size(e.capacity.usable_bytes) })}. ${free < 0 ? t("missing", { size: size(-free) }) : t("free", { size: size(free) })}.`;
     const p = e.model.parameters;
     const model = `${e.model.id ?? e.model.family} · ${short(p.total)} ${t("parameters")}${p.active && p.active !== p.total ? ` (${short(p.active)} ${t("active")})` : ""}`;
     const fact = (title, ...inside) => el("div", {}, el("dt", {}, title), ...inside.map((line) => el("dd", {}, line)));
