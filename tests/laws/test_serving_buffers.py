@@ -48,3 +48,8 @@ def test_penalties_count_every_token_of_the_vocabulary():
 
 def test_token_ids_of_long_requests_are_pinned_on_the_host():
     assert 512 * MiB == serving_buffers.pinned_token_ids(max_num_seqs=1024, max_model_len=131_072)
+
+
+def test_flashinfer_keeps_394_mib_and_8_for_every_wrapper():
+    assert (394 + 8 * 53) * MiB == serving_buffers.flashinfer_wrappers(graphs=51)
+    assert 410 * MiB == serving_buffers.flashinfer_wrappers(graphs=0)

@@ -1,5 +1,7 @@
 """Tensors an engine keeps beside the weights: rotary tables, absorbed projections, adapter slots."""
 
+from tonnage.units import MiB
+
 
 def rotary_cache(*, positions: int, rotary_dim: int, element_bytes: int) -> int:
     """
@@ -154,3 +156,20 @@ def pinned_token_ids(*, max_num_seqs: int, max_model_len: int) -> int:
         vllm-project/vllm@0.24.0 vllm/v1/worker/gpu/states.py RequestState (all_token_ids, uva_instead_of_gpu)
     """
     return 4 * max_num_seqs * max_model_len
+
+
+def flashinfer_wrappers(*, graphs: int) -> int:
+    """
+    FlashInfer's attention: one float workspace, and an integer one for every wrapper, of which each captured batch has its own.
+
+    Args:
+        graphs: Captured decode batches. [unitless]
+
+    Returns:
+        Size on one rank. [bytes]
+
+    Source:
+        vllm-project/vllm@0.12.0 vllm/envs.py VLLM_FLASHINFER_WORKSPACE_BUFFER_SIZE, vllm/v1/attention/backends/flashinfer.py
+        _get_decode_wrapper; flashinfer-ai/flashinfer flashinfer/decode.py (8 MiB of integers)
+    """
+    return 394 * MiB + (graphs + 2) * 8 * MiB

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from tonnage.estimate.serving.terms import Term
 from tonnage.estimate.serving.vllm_runtime import uncounted_runner_buffers
-from tonnage.estimate.serving.vllm_settings import Settings
+from tonnage.estimate.serving.vllm_settings import Settings, traits
 from tonnage.estimate.weights import disk_bytes
 from tonnage.kept import recent
 from tonnage.laws import serving_buffers
@@ -48,6 +48,10 @@ _COMMUNICATION = Term("communication", "calibrated", "laws.runtime.fusion_worksp
 _PENALTIES = Term(
     "sampler_state", "derived", "laws.serving_buffers.penalty_counts", "vllm/v1/worker/gpu/sample/penalties.py",
     inside_budget=False,
+)  # fmt: skip
+_ATTENTION = Term(
+    "workspace", "derived", "laws.serving_buffers.flashinfer_wrappers",
+    "vllm-project/vllm@0.12.0 vllm/v1/attention/backends/flashinfer.py", inside_budget=False,
 )  # fmt: skip
 _RUNNER = "vllm/v1/worker/gpu_model_runner.py profile_run"
 _FORWARD = Term("activations", "derived", "laws.serving_activations.mlp_compiled", _RUNNER)
@@ -105,7 +109,7 @@ def phases(rank: "RankAccount", chosen: Settings, workload: Workload, claimed: i
     loaded = _process(rank) + _loaded(rank, workload)
     growth = _growth(rank, workload, chosen)
     workspace, transient = _profiled(rank, chosen)
-    resident = (*loaded, *growth, workspace, _pool(claimed, chosen))
+    resident = (*loaded, *growth, workspace, _pool(claimed, chosen), *_attention_workspace(workload, chosen))
     found = [
         PhaseItems("load", loaded),
         PhaseItems("profile", (*loaded, *growth, *transient, workspace, *_trial_graphs(rank, chosen))),
@@ -161,6 +165,15 @@ def _growth(rank: "RankAccount", workload: Workload, chosen: Settings) -> tuple[
     if hidden:
         items.append(_PENALTIES.item(exactly(hidden), "no budget of this release counts it"))
     return tuple(items)
+
+
+def _attention_workspace(workload: Workload, chosen: Settings) -> tuple[MemoryItem, ...]:
+    """FlashInfer's buffers where it computes the attention: opened with the first batch, when the pool is taken."""
+    first = chosen.release.flashinfer_attention_below
+    if chosen.legacy or not 0 < chosen.major < first or traits(workload.model).mla:
+        return ()
+    size = serving_buffers.flashinfer_wrappers(graphs=len(chosen.captures))
+    return (_ATTENTION.item(Amount(0, size, size), f"of {len(chosen.captures)} captured batches; no budget counts it"),)
 
 
 def _profiled(rank: "RankAccount", chosen: Settings) -> tuple[MemoryItem, tuple[MemoryItem, ...]]:

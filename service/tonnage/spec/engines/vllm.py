@@ -122,6 +122,8 @@ class Vllm(Release, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Block of MLA layers by major compute capability; block_size on others. [tokens]"""
     mla_row_multiple: int = 1
     """Bytes that a token's latent is padded to a multiple of. [bytes]"""
+    flashinfer_attention_below: int = 0
+    """Cards below this compute capability have no FlashAttention and take FlashInfer's kernels. [major number]"""
     mla_cache: Literal["latent", "heads", "heads_of_256"] = "latent"
     """What MLA layers cache: the latent, or every head, values as wide as keys, or both padded to 256 elements."""
     swap_space_gib: float = 0
