@@ -131,9 +131,9 @@ def main() -> int:
     parser.add_argument("--only", default="")
     parser.add_argument("--json", type=Path)
     chosen = parser.parse_args()
-    streams = {f"serving {engine}": streams.serving(engine) for engine in streams.FORMATS}
-    streams |= {f"training {method}": streams.training(method) for method in streams.METHODS}
-    wanted = {name: stream for name, stream in streams.items() if re.search(chosen.only, name)}
+    all_streams = {f"serving {engine}": streams.serving(engine) for engine in streams.FORMATS}
+    all_streams |= {f"training {method}": streams.training(method) for method in streams.METHODS}
+    wanted = {name: stream for name, stream in all_streams.items() if re.search(chosen.only, name)}
     rows = [measure(name, stream, chosen.cards, chosen.rounds) for name, stream in wanted.items()]
     print(table(rows))
     fitted = measure_fit(chosen.rounds) if re.search(chosen.only, "fit") else None
