@@ -190,6 +190,25 @@ def test_ray_gives_the_same_bytes(process, cards, tmp_path):
     assert (tmp_path / "one.ndjson").read_bytes() == (tmp_path / "two.ndjson").read_bytes()
 
 
+def test_ray_gives_the_same_bytes_of_a_hundred_thousand_cards(process, tmp_path):
+    if importlib.util.find_spec("ray") is None:
+        pytest.skip("not run: ray is not installed (extra tonnage[ray])")
+    models = ["Qwen/Qwen3-0.6B", "Qwen/Qwen3-8B", "Qwen/Qwen3-30B-A3B", "meta-llama/Llama-3.1-8B-Instruct"]
+    with (tmp_path / "many.ndjson").open("w") as out:
+        for number in range(100_000):
+            serving = {"engine": "vllm", "max_model_len": 2048 + number % 1000, "concurrency": 1 + number % 7}
+            card = {"model": models[number % 4], "serving": serving, "placement": {"gpu": "h100-sxm"}}
+            out.write(json.dumps(card) + "\n")
+    fields = ("--fields", "required,verdict,digest")
+    process("bulk", tmp_path / "many.ndjson", tmp_path / "one.ndjson", *fields)
+
+    process("bulk", tmp_path / "many.ndjson", tmp_path / "two.ndjson", "--ray", *fields)
+
+    one, two = (tmp_path / "one.ndjson").read_bytes(), (tmp_path / "two.ndjson").read_bytes()
+    assert 100_000 == one.count(b"\n")
+    assert one == two
+
+
 def test_progress_tells_count_share_and_speed():
     progress = Progress("cards", 200)
     assert "cards 3 s" == progress.line(3)
