@@ -31,8 +31,9 @@ bench: dev
 
 # faults under load against real processes; docs/faults.md has the last table and how to read it
 SOAK ?= 60
+CARDS ?= 100000
 chaos: dev
-	$(VENV)/bin/python -m tests.chaos --soak $(SOAK) --write docs/faults.md
+	$(VENV)/bin/python -m tests.chaos --soak $(SOAK) --cards $(CARDS) --write docs/faults.md
 
 # every parser for FUZZ_SECONDS; with atheris led by coverage as well, where it installs (not with every Python)
 FUZZ_SECONDS ?= 220
@@ -45,7 +46,7 @@ fuzz: dev
 	else echo "atheris is not to be had here: coverage does not lead"; fi
 
 # a sample of small wrong changes that the tests must notice; MUTANTS=0 takes all of them
-MUTANTS ?= 600
+MUTANTS ?= 200
 mutate: dev
 	for package in laws estimate fit; do $(VENV)/bin/python -m tests.mutation $$package --sample $(MUTANTS) || exit 1; done
 

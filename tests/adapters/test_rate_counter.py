@@ -141,3 +141,19 @@ async def test_garbage_in_the_shared_counts_is_ignored(server: Server) -> None:
 
     assert 7 == admitted(counter, 25)
     await link.close()
+
+
+@given(st.lists(st.floats(-1e7, 1e7), max_size=20))
+def test_no_jump_of_the_clock_locks_anybody_out(jumps: list[float]) -> None:
+    clock = Clock()
+    counter = alone(10, clock)
+    for jump in jumps:
+        admitted(counter, 12)
+        clock.now += jump
+        standing = counter.count("a")
+        assert 0 <= standing.remaining < 10
+        assert 0 <= standing.reset_seconds <= 2 * WINDOW_SECONDS
+
+    clock.now += 2 * WINDOW_SECONDS
+
+    assert 10 == admitted(counter, 12)
