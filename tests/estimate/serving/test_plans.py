@@ -1,8 +1,8 @@
 """What an engine keeps between cards must not show in an answer."""
 
 import pytest
-
 from cards import DEEPSEEK_V3, LLAMA_8B, answer
+
 from tonnage.kept import forget
 
 LENGTHS = (4096, None, 50_000)
