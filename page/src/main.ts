@@ -227,16 +227,16 @@ function words(): void {
   unitSwitch();
   document.title = `Tonnage: ${t("title")}`;
 }
-function start(): void {
+async function start(): Promise<void> {
   const stored = localStorage.getItem("language") ?? navigator.language.slice(0, 2);
   const language = stored in LANGUAGES ? stored : "en";
-  speak(language);
+  await speak(language);
   const select = at("language") as HTMLSelectElement;
   select.replaceChildren(...Object.entries(LANGUAGES).map(([code, l]) => el("option", { value: code, selected: code === language, lang: code }, l.name)));
-  select.addEventListener("change", () => { localStorage.setItem("language", select.value); speak(select.value); words(); drawForm(); draw(); });
+  select.addEventListener("change", async () => { localStorage.setItem("language", select.value); await speak(select.value); words(); drawForm(); draw(); });
   words();
   drawForm();
   void ask();
   window.addEventListener("hashchange", () => { const found = read(); if (found) { Object.assign(state, found); drawForm(); later(); } });
 }
-start();
+void start();

@@ -1,4 +1,4 @@
-// Every word of the page in one place. A language is one more table; a missing word falls back to English.
+// Every word of the page in one place. A language is one more file like ru.ts, loaded by those who read it; a missing word stays English.
 const en = {
   title: "Which GPU does my model need?",
   lead: "Does it fit, what to order, and how sure that is.",
@@ -43,91 +43,17 @@ const en = {
   c_reference_model: "reference model", c_dequantization: "dequantization", c_gradient_buckets: "gradient buckets", c_unsharded_parameters: "gathered parameters",
 };
 export type Key = keyof typeof en;
-type Words = Partial<Record<Key, string>>;
-const ru: Words = {
-  title: "Какой GPU нужен моей модели?", lead: "Поместится ли, что заказать и насколько это точно.",
-  model: "Модель", modelHint: "Имя из каталога или любой id Hugging Face", config: "Вставить config.json", configHint: "Содержимое config.json",
-  mode: "Для чего", serving: "Инференс", training: "Дообучение", plain: "Только веса", more: "Ещё настройки", engine: "Движок", version: "Версия",
-  format: "Формат весов", asStored: "как в файле", parallel: "Стадии конвейера", gpu: "GPU", gpuAny: "любой: смотрите пакеты", gpus: "Число GPU", context: "Контекст, токены",
-  concurrency: "Запросов сразу", kvType: "Тип KV-кэша", utilization: "Доля памяти GPU", framework: "Фреймворк", method: "Метод", rank: "Ранг LoRA",
-  microBatch: "Микробатч", sequence: "Длина, токены", checkpointing: "Чекпоинтинг градиентов", optimizer: "Оптимизатор",
-  sharding: "Шардинг", dataParallel: "Рангов по данным", reserve: "Ваш запас", defaults: "по умолчанию", counter: "Как считать", unit: "Единица",
-  allocated: "тензоры", reserved: "аллокатор", device: "nvidia-smi",
-  saysMet: "Помещается на {gpu}", saysConfirm: "Может поместиться на {gpu}: нужно подтверждение", saysExcluded: "Не помещается на {gpu}", saysNone: "Нужно {size} на GPU",
-  needs: "Нужно", ofUsable: "из доступных {size}", usable: "доступно", free: "Останется {size}", missing: "Не хватает {size}", noCard: "GPU не выбран",
-  toOrder: "Что заказать", howSure: "Насколько точно", growth: "Запас роста", perDuration: "{price} за {time}", seeAll: "все пакеты", judging: "оцениваем пакеты…",
-  cheapest: "Самый дешёвый из возможных", ready: "Самый дешёвый, где всё подтверждено", noPackage: "В каталоге нет пакета для этой задачи.",
-  byFormula: "{share} % следует из формул, остальное измерено", bandIs: "Полоса 95 %: от −{low} до +{high}", modelTrust: "Модель: {trust}",
-  trust_exact: "прочитана из config", trust_checked: "сверена с числом параметров", trust_generic: "прочитана по общим правилам", trust_count: "известно только число параметров", trust_recalled: "по памяти, нужно подтвердить",
-  upTo: "{count} запросов сразу при {context} токенах", oneMoreIs: "ещё один запрос: {size}", sharedIs: "{size} общие для всех",
-  others: "остальное", changes: "Что даст одно изменение", apply: "Применить", required: "Нужно на самом загруженном GPU", headroom: "Остаток",
-  met: "помещается", needs_confirmation: "подтвердить", excluded: "не помещается", requirementMet: "да", requirementExcluded: "нет",
-  claimedBeyond: "KV-кэш, занятый движком сверх нужного", claimNote: "Движок занимает {size} при запуске при любой нагрузке: штриховка — свободный KV-кэш.",
-  peak: "Пик", phases: "По времени", items: "Из чего складывается", component: "Часть", size: "Размер", band: "Полоса 95 %", basis: "Откуда известно", total: "Вместе",
-  law: "Закон", source: "Источник", showLaw: "Показать формулу:", inputs: "Подставленные числа", meaning: "Смысл", formula: "Формула",
-  notExact: "Одно слагаемое суммы", noFormula: "Измеренное значение этой версии: формулы нет.", working: "Считаем…",
-  reasons: "Причины", assumptions: "Принятые умолчания", unknowns: "Не учтено", invalidated: "Что сделает ответ неверным", field: "Поле", value: "Значение", why: "Почему",
-  curve: "Контекст и число запросов", fitsHere: "помещается", yourCard: "у вас", curveHint: "Под линией помещается. Чем длиннее контекст, тем меньше запросов.",
-  packages: "Пакеты", price: "Цена", order: "Пакет", verdict: "Вердикт", headroomShort: "Остаётся", details: "Подробнее:",
-  toConfirm: "Осталось подтвердить", alternatives: "По одному изменению", change: "Изменение", saves: "Экономит", then: "Тогда", risk: "Риск",
-  looked: "Рассмотрено пакетов: {skus}; помещается {met}, подтвердить {confirm}, не помещается {excluded}.", showMore: "Показать ещё", noPrice: "нет цены",
-  duration: "Срок", copyCurl: "Копировать curl", copyLaunch: "Копировать запуск", share: "Копировать ссылку", copied: "Скопировано", language: "Язык",
-  rules: "Грубые правила, для сравнения", api: "Справочник API", digest: "Отпечаток ответа", stage: "стадия", parameters: "параметров", active: "активных",
-  day: "1 день", hour: "1 час", days3: "3 дня", week: "неделю", month: "30 дней",
-  basis_exact: "точно", basis_derived: "формула", basis_measured: "измерено", basis_calibrated: "по журналам", basis_assumed: "принято", basis_user: "ваше", basis_unknown: "неизвестно",
-  p_load: "загрузка весов", p_profile: "пробный прогон", p_kv_allocation: "выделение KV-кэша", p_cuda_graph: "запись графов", p_prefill: "чтение запросов", p_decode: "генерация",
-  p_idle: "простой", p_generation: "генерация", p_forward: "прямой проход", p_backward: "обратный проход", p_optimizer_step: "шаг оптимизатора", p_evaluation: "оценка", p_export: "экспорт", p_merge: "слияние",
-  c_weights: "веса модели", c_kv_cache: "KV-кэш", c_activations: "активации", c_logits: "логиты", c_sampler: "сэмплер", c_cuda_graphs: "CUDA-графы", c_device_context: "драйвер GPU",
-  c_framework: "фреймворк", c_workspace: "рабочая память", c_communication: "обмен", c_buffers: "буферы", c_recurrent_state: "рекуррентное состояние", c_lora_adapters: "адаптеры LoRA",
-  c_adapters: "адаптеры", c_gradients: "градиенты", c_optimizer_states: "состояния оптимизатора", c_optimizer_temporary: "память оптимизатора", c_master_weights: "мастер-веса",
-  c_fragmentation: "фрагментация", c_user_reserve: "ваш запас", c_vision_encoder: "визуальный энкодер", c_draft_model: "черновая модель", c_reference_model: "эталонная модель",
-  c_dequantization: "деквантование", c_gradient_buckets: "корзины градиентов", c_unsharded_parameters: "собранные параметры",
-};
-const vi: Words = {
-  title: "Mô hình của tôi cần GPU nào?", lead: "Có vừa không, đặt gói nào, và chắc đến đâu.",
-  model: "Mô hình", modelHint: "Gõ để tìm trong danh mục, hoặc id Hugging Face", config: "Dán config.json", configHint: "Nội dung config.json",
-  mode: "Để làm gì", serving: "Phục vụ", training: "Tinh chỉnh", plain: "Chỉ trọng số", more: "Thêm thiết lập", engine: "Engine", version: "Phiên bản", format: "Định dạng trọng số",
-  asStored: "như tệp gốc", parallel: "Số tầng pipeline", gpu: "GPU", gpuAny: "bất kỳ: xem các gói", gpus: "Số GPU", context: "Ngữ cảnh, token", concurrency: "Yêu cầu cùng lúc", kvType: "Kiểu KV cache",
-  utilization: "Tỷ lệ bộ nhớ GPU", framework: "Framework", method: "Phương pháp", rank: "Hạng LoRA", microBatch: "Micro-batch", sequence: "Độ dài chuỗi, token",
-  checkpointing: "Gradient checkpointing", optimizer: "Bộ tối ưu", sharding: "Phân mảnh", dataParallel: "Số hạng dữ liệu", reserve: "Phần dự trữ của bạn",
-  defaults: "mặc định", counter: "Cách đếm", unit: "Đơn vị", allocated: "tensor", reserved: "bộ cấp phát", device: "nvidia-smi",
-  saysMet: "Vừa trên {gpu}", saysConfirm: "Có thể vừa trên {gpu}: cần xác nhận", saysExcluded: "Không vừa trên {gpu}", saysNone: "Cần {size} mỗi GPU",
-  needs: "Cần", ofUsable: "trong {size} dùng được", usable: "dùng được", free: "Còn dư {size}", missing: "Thiếu {size}", noCard: "chưa chọn GPU",
-  toOrder: "Đặt gói nào", howSure: "Chắc đến đâu", growth: "Còn chỗ để tăng", perDuration: "{price} cho {time}", seeAll: "tất cả gói", judging: "đang xét các gói…",
-  cheapest: "Rẻ nhất có thể vừa", ready: "Rẻ nhất không còn gì phải xác nhận", noPackage: "Không có gói nào trong danh mục đáp ứng được.",
-  byFormula: "{share} % suy ra từ công thức, phần còn lại từ đo đạc", bandIs: "Khoảng 95 %: −{low} đến +{high}", modelTrust: "Mô hình: {trust}",
-  trust_exact: "đọc từ config", trust_checked: "đã đối chiếu số tham số", trust_generic: "đọc theo quy tắc chung", trust_count: "chỉ biết số tham số", trust_recalled: "nhớ lại, cần xác nhận",
-  upTo: "{count} yêu cầu cùng lúc với {context} token", oneMoreIs: "thêm một yêu cầu: {size}", sharedIs: "{size} dùng chung",
-  others: "còn lại", changes: "Một thay đổi sẽ được gì", apply: "Thử", required: "Cần trên GPU đầy nhất", headroom: "Còn dư",
-  met: "vừa", needs_confirmation: "cần xác nhận", excluded: "không vừa", requirementMet: "đạt", requirementExcluded: "không",
-  claimedBeyond: "KV cache engine chiếm thêm", claimNote: "Engine chiếm {size} lúc khởi động dù tải thế nào: phần gạch chéo là KV cache còn trống.",
-  peak: "Đỉnh", phases: "Theo thời gian", items: "Gồm những gì", component: "Phần", size: "Kích thước", band: "Khoảng 95 %", basis: "Biết từ đâu", total: "Tổng",
-  law: "Định luật", source: "Nguồn", showLaw: "Xem công thức:", inputs: "Số đã thế vào", meaning: "Ý nghĩa", formula: "Công thức",
-  notExact: "Một phần của tổng", noFormula: "Số đo của phiên bản này: không có công thức.", working: "Đang tính…",
-  reasons: "Lý do", assumptions: "Mặc định đã giả định", unknowns: "Chưa mô hình hóa", invalidated: "Điều làm kết quả sai", field: "Trường", value: "Giá trị", why: "Vì sao",
-  curve: "Ngữ cảnh và số yêu cầu", fitsHere: "vừa với card này", yourCard: "của bạn", curveHint: "Dưới đường là vừa. Ngữ cảnh dài hơn thì ít yêu cầu hơn.",
-  packages: "Các gói", price: "Giá", order: "Gói", verdict: "Kết luận", headroomShort: "Còn dư", details: "Chi tiết:",
-  toConfirm: "Còn phải xác nhận", alternatives: "Mỗi lần một thay đổi", change: "Thay đổi", saves: "Tiết kiệm", then: "Khi đó", risk: "Rủi ro",
-  looked: "Đã xét {skus} gói: {met} vừa, {confirm} cần xác nhận, {excluded} không vừa.", showMore: "Xem thêm", noPrice: "không có giá",
-  duration: "Thời hạn", copyCurl: "Chép lệnh curl", copyLaunch: "Chép lệnh khởi chạy", share: "Chép liên kết", copied: "Đã chép", language: "Ngôn ngữ",
-  rules: "Quy tắc ước lượng, để so sánh", api: "Tài liệu API", digest: "Dấu vân của kết quả", stage: "tầng", parameters: "tham số", active: "hoạt động",
-  day: "1 ngày", hour: "1 giờ", days3: "3 ngày", week: "1 tuần", month: "30 ngày",
-  basis_exact: "chính xác", basis_derived: "công thức", basis_measured: "đo được", basis_calibrated: "theo nhật ký", basis_assumed: "giả định", basis_user: "của bạn", basis_unknown: "chưa rõ",
-  p_load: "nạp trọng số", p_profile: "chạy thử", p_kv_allocation: "giữ chỗ KV cache", p_cuda_graph: "ghi đồ thị", p_prefill: "đọc yêu cầu", p_decode: "sinh trả lời",
-  p_idle: "nghỉ", p_generation: "sinh", p_forward: "lượt xuôi", p_backward: "lượt ngược", p_optimizer_step: "bước tối ưu", p_evaluation: "đánh giá", p_export: "xuất", p_merge: "gộp",
-  c_weights: "trọng số", c_kv_cache: "KV cache", c_activations: "kích hoạt", c_logits: "logit", c_sampler: "bộ lấy mẫu", c_cuda_graphs: "đồ thị CUDA", c_device_context: "driver GPU",
-  c_framework: "framework", c_workspace: "vùng làm việc", c_communication: "truyền thông", c_buffers: "bộ đệm", c_recurrent_state: "trạng thái hồi quy", c_lora_adapters: "adapter LoRA",
-  c_adapters: "adapter", c_gradients: "gradient", c_optimizer_states: "trạng thái tối ưu", c_optimizer_temporary: "vùng tạm tối ưu", c_master_weights: "trọng số chính",
-  c_fragmentation: "phân mảnh", c_user_reserve: "phần dự trữ", c_vision_encoder: "bộ mã hóa ảnh", c_draft_model: "mô hình nháp", c_reference_model: "mô hình tham chiếu",
-  c_dequantization: "giải lượng tử", c_gradient_buckets: "nhóm gradient", c_unsharded_parameters: "tham số gom lại",
-};
-export const LANGUAGES: Record<string, { name: string; words: Words }> = {
-  en: { name: "English", words: en }, ru: { name: "Русский", words: ru }, vi: { name: "Tiếng Việt", words: vi },
+export type Words = Partial<Record<Key, string>>;
+export const LANGUAGES: Record<string, { name: string; words: () => Promise<Words> }> = {
+  en: { name: "English", words: () => Promise.resolve(en) },
+  ru: { name: "Русский", words: async () => (await import("./ru.js")).words },
+  vi: { name: "Tiếng Việt", words: async () => (await import("./vi.js")).words },
 };
 let current: Words = en;
-export function speak(language: string): void {
-  current = (LANGUAGES[language] ?? LANGUAGES.en!).words;
-  document.documentElement.lang = language in LANGUAGES ? language : "en";
+export async function speak(language: string): Promise<void> {
+  const known = language in LANGUAGES ? language : "en";
+  current = await LANGUAGES[known]!.words().catch(() => en);
+  document.documentElement.lang = known;
 }
 export function t(key: Key, values: Record<string, string> = {}): string {
   return (current[key] ?? en[key]).replace(/\{(\w+)\}/g, (_, name: string) => values[name] ?? "");

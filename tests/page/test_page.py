@@ -293,13 +293,14 @@ def test_a_typo_is_explained_where_the_answer_would_be_and_mended_by_a_click(pag
 @pytest.mark.parametrize(("language", "says"), [("ru", "Помещается на 1 × L40S"), ("vi", "Vừa trên 1 × L40S")])
 def test_page_speaks_other_languages(page, language, says):
     page.select_option("#language", language)
+    page.wait_for_function("l => document.documentElement.lang === l", arg=language)
 
     assert language == page.get_attribute("html", "lang")
     assert says == page.inner_text("#verdict")
 
 
 def test_every_word_is_translated(page):
-    script = "Object.entries(LANGUAGES).map(([l, { words }]) => [l, Object.keys(words)])"
+    script = "Promise.all(Object.entries(LANGUAGES).map(async ([l, { words }]) => [l, Object.keys(await words())]))"
     words = page.evaluate(f"import('/page/strings.js').then(({{ LANGUAGES }}) => {script})")
     known = {language: set(keys) for language, keys in words}
     left = {language: sorted(known["en"] - keys) for language, keys in known.items()}

@@ -27,6 +27,8 @@ PAGE_ASSETS = {
             "client.js",
             "dom.js",
             "strings.js",
+            "ru.js",
+            "vi.js",
             "types.js",
         ),
         _SCRIPT,

@@ -243,13 +243,13 @@ function words() {
     unitSwitch();
     document.title = `Tonnage: ${t("title")}`;
 }
-function start() {
+async function start() {
     const stored = localStorage.getItem("language") ?? navigator.language.slice(0, 2);
     const language = stored in LANGUAGES ? stored : "en";
-    speak(language);
+    await speak(language);
     const select = at("language");
     select.replaceChildren(...Object.entries(LANGUAGES).map(([code, l]) => el("option", { value: code, selected: code === language, lang: code }, l.name)));
-    select.addEventListener("change", () => { localStorage.setItem("language", select.value); speak(select.value); words(); drawForm(); draw(); });
+    select.addEventListener("change", async () => { localStorage.setItem("language", select.value); await speak(select.value); words(); drawForm(); draw(); });
     words();
     drawForm();
     void ask();
@@ -259,4 +259,4 @@ function start() {
         later();
     } });
 }
-start();
+void start();
