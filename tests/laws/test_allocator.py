@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage.laws import allocator
-from tonnage.units import MiB
+from tonnage.units import GiB, MiB
 
 
 def test_block_rounds_to_512_bytes():
@@ -71,3 +71,8 @@ def test_equal_tensors_are_placed_as_if_one_by_one(tensors, warm):
     singly = [(size, 1) for size, count in tensors for _ in range(count)]
 
     assert allocator.placed(tensors=singly, warm=warm) == allocator.placed(tensors=tensors, warm=warm)
+
+
+def test_part_of_a_profiled_peak_comes_back_in_pieces():
+    assert 1.78 == pytest.approx(allocator.warm_up_slack(profiled=int(2.87 * GiB)) / GiB, abs=0.01)
+    assert 0 == allocator.warm_up_slack(profiled=0)

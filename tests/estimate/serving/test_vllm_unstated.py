@@ -155,3 +155,11 @@ def test_scores_of_an_indexer_are_part_of_full_graphs():
     )
 
     assert 512 * 65_536 * 4 == pytest.approx(long.bytes.expected - short.bytes.expected, rel=0.001)
+
+
+def test_a_sampler_that_leads_may_leave_pieces_that_its_warm_up_cannot_use():
+    pieces = item(answer("0.19.0"), "fragmentation", "prefill")
+
+    assert 0 == pieces.bytes.low == pieces.bytes.expected
+    assert 1.1 * GiB < pieces.bytes.high < 1.2 * GiB
+    assert item(answer("0.24.0"), "fragmentation", "prefill") is None

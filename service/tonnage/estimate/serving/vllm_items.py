@@ -7,7 +7,7 @@ from tonnage.estimate.serving.vllm_runtime import uncounted_runner_buffers
 from tonnage.estimate.serving.vllm_settings import Settings, traits
 from tonnage.estimate.weights import disk_bytes
 from tonnage.kept import recent
-from tonnage.laws import serving_buffers
+from tonnage.laws import allocator, serving_buffers
 from tonnage.spec.report import Amount, Host, MemoryItem, PhaseItems, exactly, within
 from tonnage.spec.workload import Workload
 from tonnage.units import GiB
@@ -80,6 +80,10 @@ _SAMPLERS = {
     )
 }
 _WARM = {name: term._replace(counter="reserved") for name, term in _SAMPLERS.items()}
+_SLACK = Term(
+    "fragmentation", "calibrated", "laws.allocator.warm_up_slack", "vllm/v1/worker/gpu_worker.py compile_or_warm_up_model",
+    counter="reserved", inside_budget=False,
+)  # fmt: skip
 _LATER = _SAMPLERS["flashinfer_top_k_top_p"]._replace(inside_budget=False)
 
 _SWAP = Term(
@@ -119,7 +123,7 @@ def phases(rank: "RankAccount", chosen: Settings, workload: Workload, claimed: i
         resident = (*resident, _graphs(rank, chosen))
         found.append(PhaseItems("cuda_graph", resident))
     later = _later(rank)
-    found.append(PhaseItems("prefill", (*resident, *transient, *later)))
+    found.append(PhaseItems("prefill", (*resident, *transient, *later, *_slack(rank, chosen))))
     found.append(PhaseItems("decode", (*resident, *_decoded(rank, chosen), *later)))
     found.append(PhaseItems("idle", (*resident, *_kept_by_warmup(rank, chosen))))
     return tuple(found)
@@ -233,6 +237,14 @@ def _graphs(rank: "RankAccount", chosen: Settings) -> MemoryItem:
     where = "the engine sets an estimate aside inside its budget" if inside else "outside the budget"
     detail = f"{len(chosen.captures)} sizes up to {chosen.captures[-1]}; {where}"
     return (_GRAPHS_INSIDE if inside else _GRAPHS_OUTSIDE).item(rank.graphs.size, detail)
+
+
+def _slack(rank: "RankAccount", chosen: Settings) -> tuple[MemoryItem, ...]:
+    """V1 runs the sampler once more after capture, in what the allocator kept in pieces."""
+    if chosen.legacy or chosen.runner_v2 or not rank.peak.sampler:
+        return ()
+    most = allocator.warm_up_slack(profiled=rank.peak.total)
+    return (_SLACK.item(Amount(0, 0, most), "pieces that the sampler's warm-up cannot use"),)
 
 
 def _later(rank: "RankAccount") -> tuple[MemoryItem, ...]:
