@@ -23,7 +23,7 @@ def catalog():
 
 def answer(serving=None, placement=None, config=QWEN_7B):
     request = {
-        "model": {"config": config},
+        "model": config if isinstance(config, str) else {"config": config},
         "serving": {"engine": "sglang", "engine_version": "0.5.8", **(serving or {})},
         "placement": {"gpu": "h100-sxm", **(placement or {})},
     }
@@ -104,6 +104,34 @@ def test_gemma_keeps_its_embedding_whole_on_every_rank():
     one, two = (weights(answer(placement={"tensor_parallel_size": ranks}, config=GEMMA_3_1B)) for ranks in (1, 2))
 
     assert two > one / 2 + 262_144 * 1152 * 0.9
+
+
+def test_shared_experts_are_cloned_to_every_rank_in_the_releases_that_fused_them_by_clones():
+    cloned, cut = (
+        weights(answer({"engine_version": version}, {"tensor_parallel_size": 8}, "deepseek-ai/DeepSeek-R1"))
+        for version in ("0.4.6", "0.4.9")
+    )
+
+    assert 58 * 3 * 7168 * 2048 * 7 / 8 == pytest.approx(cloned - cut, rel=0.03)
+
+
+@pytest.mark.parametrize(("version", "tables"), [("0.4.4", 0), ("0.5.10", 32_768 * 256 * 4)])
+def test_gemma_3_computed_its_rotary_embedding_before_0_5_10(version, tables):
+    load = answer({"engine_version": version}, config=GEMMA_3_1B).loads[0].phases[0]
+
+    assert tables == sum(i.bytes.expected for i in load.items if i.component == "buffers")
+
+
+def test_early_releases_cut_the_fraction_of_multimodal_models_even_if_it_is_stated():
+    pool, less, later = (
+        answer(
+            {"engine_version": version, "gpu_memory_utilization": stated}, config="google/gemma-3-4b-it"
+        ).claimed_bytes
+        for version, stated in (("0.5.8", 0.76), ("0.4.4", 0.8), ("0.4.8", 0.8))
+    )
+
+    assert pool == pytest.approx(less, rel=0.02)
+    assert later < less
 
 
 def weights(found):

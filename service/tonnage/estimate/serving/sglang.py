@@ -1,6 +1,7 @@
 """SGLang's accounting: a fraction of free memory for weights and cache; graphs, activations and tables outside it."""
 
 from collections.abc import Iterator
+from math import log2
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -43,6 +44,8 @@ RULES = WeightRules(
     stacks_experts=True,
 )
 _WHOLE_EMBEDDING = replace(RULES, replicated_names=("embed_tokens",))
+_CLONED_EXPERTS = replace(RULES, replicated=frozenset({"shared_experts"}))
+_CLONED_MODEL, _CLONED_ROUTED, _CLONED_CAPABILITY = "deepseek_v3", 256, 9
 _SCALED_EMBEDDINGS = ("gemma3", "gemma4")
 """Model types whose embedding is a plain nn.Embedding, whole on every rank: models/gemma3_causal.py, 0.4.6 to 0.5.23."""
 _INVALIDATED_BY = (
@@ -197,13 +200,18 @@ def _stages(workload: Workload, chosen: Settings) -> tuple[StageWeights, ...]:
         tensor_parallel_size=placement.tensor_parallel_size,
         pipeline_parallel_size=placement.pipeline_parallel_size,
         expert_parallel_size=placement.expert_parallel_size,
-        rules=_rules(workload.model),
+        rules=_rules(workload.model, chosen),
         dtype=chosen.dtype,
     )
 
 
-def _rules(model: Model) -> WeightRules:
-    return _WHOLE_EMBEDDING if (model.model_type or "").startswith(_SCALED_EMBEDDINGS) else RULES
+def _rules(model: Model, chosen: Settings) -> WeightRules:
+    kind = model.model_type or ""
+    if kind.startswith(_SCALED_EMBEDDINGS):
+        return _WHOLE_EMBEDDING
+    fused = chosen.release.clones_shared_experts and (chosen.rocm or chosen.major >= _CLONED_CAPABILITY)
+    mixtures = {g.layer.moe.num_experts for g in model.layers if g.layer.moe is not None} if fused else set()
+    return _CLONED_EXPERTS if kind == _CLONED_MODEL and _CLONED_ROUTED in mixtures else RULES
 
 
 def _rank(
@@ -214,7 +222,7 @@ def _rank(
     shape = rank_shape(model, held, tensor_parallel_size=tp, expert_parallel_size=placement.expert_parallel_size)
     before, drafted = beside
     weights = _weights(workload, chosen, stage)
-    tables = _rotary(model, stage.layers, chosen.element_bytes if chosen.rocm else _ROTARY_ELEMENT)
+    tables = _tables(model, stage, chosen)
     memory = sglang_cache.memory(chosen, total, before, weights, tables + drafted.weights)
     pools = sglang_cache.pools(workload, chosen, stage, memory)
     return Rank(
@@ -258,6 +266,7 @@ def _weights(workload: Workload, chosen: Settings, stage: StageWeights) -> Amoun
             workload.model,
             workload.weight_format,
             workload.formats,
+            _rules(workload.model, chosen),
             chosen.dtype,
             tensor_parallel_size=placement.tensor_parallel_size,
             pipeline_parallel_size=placement.pipeline_parallel_size,
@@ -277,10 +286,21 @@ def _checkpoint(workload: Workload) -> int:
 
 @remembered()
 def _reserved(
-    model: Model, weight_format: WeightFormat, formats: dict[str, WeightFormat], dtype: str, **cut: int
+    model: Model,
+    weight_format: WeightFormat,
+    formats: dict[str, WeightFormat],
+    rules: WeightRules,
+    dtype: str,
+    **cut: int,
 ) -> tuple[int, ...]:
-    tensors = resident_tensors(model, weight_format, formats, **cut, rules=_rules(model), dtype=dtype)
+    tensors = resident_tensors(model, weight_format, formats, **cut, rules=rules, dtype=dtype)
     return tuple(allocator.reserved(tensors=stage) for stage in tensors)
+
+
+def _tables(model: Model, stage: StageWeights, chosen: Settings) -> int:
+    if (model.model_type or "").startswith(chosen.release.computes_rotary):
+        return 0
+    return _rotary(model, stage.layers, chosen.element_bytes if chosen.rocm else _ROTARY_ELEMENT)
 
 
 @remembered()
@@ -290,7 +310,8 @@ def _rotary(model: Model, layers: tuple[int, ...], element_bytes: int) -> int:
         for group, _ in decoder_groups(model, layers or None)
         if group.layer.attention is not None and group.layer.attention.rotary in ("rope", "partial")
     }
-    positions = rotary_positions(model, local=False)
+    local = (model.model_type or "").startswith(_SCALED_EMBEDDINGS)
+    positions = rotary_positions(model, local=local, stacked=1)
     return sum(
         serving_buffers.rotary_cache(positions=positions, rotary_dim=width, element_bytes=element_bytes)
         for width in widths
@@ -321,7 +342,7 @@ def _graphs(chosen: Settings, shape: RankShape, ranks: int, vocabulary: int) -> 
     if not chosen.decode_sizes:
         return exactly(0)
     release, nodes = chosen.release, shape.layers * len(chosen.decode_sizes)
-    reductions = 0 if ranks == 1 else 2 * nodes * release.graph_bytes_per_reduction
+    reductions = int(2 * nodes * release.graph_bytes_per_reduction * log2(ranks))
     size = release.graph_first_capture + nodes * release.graph_bytes_per_node
     if chosen.prefill_sizes:
         size += len(chosen.prefill_sizes) * release.prefill_graph_bytes
@@ -329,14 +350,14 @@ def _graphs(chosen: Settings, shape: RankShape, ranks: int, vocabulary: int) -> 
         size += max(chosen.decode_sizes) * vocabulary * (chosen.element_bytes + 4)
     spread = release.graph_spread
     return Amount(
-        int(size / spread + reductions / _REDUCTION_SPREAD),
+        int(size / spread + reductions / _REDUCTION_BELOW),
         size + reductions,
-        int(size * spread + reductions * _REDUCTION_SPREAD),
+        int(size * spread + reductions * _REDUCTION_ABOVE),
     )
 
 
-_REDUCTION_SPREAD = 2.0
-"""Four logs of two to eight ranks, PCIe and NVLink, lie within 0.9 to 1.9 of the law."""
+_REDUCTION_BELOW, _REDUCTION_ABOVE = 2.0, 1.7
+"""Five logs of two to eight ranks, PCIe and NVLink, lie within 0.5 to 1.7 of the law."""
 
 
 def _activations(chosen: Settings, shape: RankShape) -> int:

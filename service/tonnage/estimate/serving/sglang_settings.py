@@ -67,6 +67,8 @@ def settings(workload: Workload) -> Settings:
     prefill = _prefill_sizes(workload, release, chunk) if decode else ()
     images = model.vision is not None and not (serving.multimodal and serving.multimodal.language_model_only)
     fraction = serving.gpu_memory_utilization
+    if fraction is not None and model.vision is not None and release.vision_cuts_stated:
+        fraction *= release.vision_factor
     if fraction is None:
         fraction = default_fraction(workload, release, chunk, largest, prefill)
         notes.append(Assumption("serving.gpu_memory_utilization", fraction, _why(release, gpu)))
@@ -131,27 +133,25 @@ def default_fraction(workload: Workload, release: Release, chunk: int, largest: 
     gpu, placement, model = workload.gpu, workload.placement, workload.model
     ranks = placement.tensor_parallel_size * placement.pipeline_parallel_size
     board = None if gpu is None else gpu.memory_device_bytes or gpu.memory_usable_bytes
-    if release.fraction_rule in ("ranks", "ranks_and_board"):
-        fraction = _by_ranks(release, ranks)
-        if release.fraction_rule == "ranks" or board is None:
-            return fraction
-        return static_fraction.by_ranks_and_board(fraction=fraction, board=board)
-    if board is None:
+    if board is None and release.fraction_rule in ("board", "reserve"):
         return _UNKNOWN_BOARD
-    if release.fraction_rule == "board":
+    if release.fraction_rule == "reserve" and board is not None:
+        reserve = reserved_bytes(workload, release.reserve, board, chunk=chunk, largest=largest, prefill=prefill)
+        fraction = static_fraction.from_reserve(board=board, reserve=reserve)
+        if (tower := model.vision) is None:
+            return fraction
+        return fraction * static_fraction.vision_tower(
+            factor=release.vision_factor, layers=tower.num_hidden_layers, hidden_size=tower.hidden_size
+        )
+    if release.fraction_rule == "board" and board is not None:
         tier = memory_tier(release, gpu)
         reserve = tier.reserve + tier.reserve_per_rank * ranks
+        fraction = static_fraction.from_reserve(board=board, reserve=reserve)
     else:
-        reserve = reserved_bytes(workload, release.reserve, board, chunk=chunk, largest=largest, prefill=prefill)
-    fraction = static_fraction.from_reserve(board=board, reserve=reserve)
-    if model.vision is None:
-        return fraction
-    tower = model.vision
-    if release.fraction_rule == "board":
-        return fraction * release.vision_factor
-    return fraction * static_fraction.vision_tower(
-        factor=release.vision_factor, layers=tower.num_hidden_layers, hidden_size=tower.hidden_size
-    )
+        fraction = _by_ranks(release, ranks)
+        if release.fraction_rule == "ranks_and_board" and board is not None:
+            fraction = static_fraction.by_ranks_and_board(fraction=fraction, board=board)
+    return fraction * (release.vision_factor if model.vision is not None else 1)
 
 
 def _by_ranks(release: Release, ranks: int) -> float:

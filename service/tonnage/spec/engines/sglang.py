@@ -50,6 +50,8 @@ class Sglang(Release, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Fraction by tensor x pipeline ranks; more ranks take the last that they reach."""
     tiers: tuple[MemoryTier, ...]
     reserve: Reserve | None = None
+    vision_cuts_stated: bool = False
+    """The factor of multimodal models cuts a stated fraction too."""
     vision_factor: float = 1.0
     """What multimodal models multiply the fraction with, before the tower's size is looked at."""
     captures_prefill: Literal["never", "plain", "always"] = "never"
@@ -72,7 +74,11 @@ class Sglang(Release, frozen=True, kw_only=True, forbid_unknown_fields=True):
     graph_bytes_per_node: int
     """Of one layer at one captured size; measured. [bytes]"""
     graph_bytes_per_reduction: int
-    """Of one all-reduce at one captured size; measured. [bytes]"""
+    """Of one all-reduce at one captured size, for every doubling of ranks; measured. [bytes]"""
+    computes_rotary: tuple[str, ...] = ()
+    """Beginnings of the model types whose rotary embedding is computed, not read from a table."""
+    clones_shared_experts: bool = False
+    """The shared expert of DeepSeek-V3 is fused as one clone per rank, each cut over the ranks: whole on every rank."""
     graph_first_capture: int
     """Workspaces and modules that the first captured forward brings; measured. [bytes]"""
     prefill_graph_bytes: int = 0
