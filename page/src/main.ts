@@ -11,7 +11,7 @@ import { changesView, hero, items, loads, notes, phases, problem, type Look } fr
 const WAIT_MS = 120, FEW = 5, MANY = 40;
 const state: State = read() ?? structuredClone(FIRST);
 const look: Look = { counter: "device", phase: "", open: new Set() };
-const shelf: Shelf = { sort: "price", open: "", duration: "3 days", detail: new Map() };
+const shelf: Shelf = { sort: "price", open: "", duration: "3 days", refused: "", detail: new Map() };
 let unit: Unit = "GiB";
 let answered: Estimate | null = null;
 let derived: Derivation[] | null = null;
@@ -54,7 +54,7 @@ async function ask(): Promise<void> {
     const found = await estimate(card, signal);
     [answered, derived, packages, points, oneMore] = [found, null, null, [], null];
     shelf.detail.clear();
-    shelf.open = "";
+    shelf.open = shelf.refused = "";
     if (!found.gpus.some((g) => g.phases.some((p) => p.phase === look.phase))) look.phase = "";
     draw();
     if (look.open.size) void derive();
@@ -100,8 +100,13 @@ function question(limit: number): Card {
   return { ...needed, ...today, requirements: { duration: shelf.duration }, limit, include_excluded: limit > FEW };
 }
 async function find(limit: number, signal?: AbortSignal): Promise<void> {
-  packages = await fit(question(limit), signal);
-  draw();
+  try {
+    packages = await fit(question(limit), signal);
+    draw();
+  } catch (error) {
+    if (error instanceof Refused) shelf.refused = error.problem.detail;
+    if ((error as Error).name !== "AbortError") draw();
+  }
 }
 async function derive(): Promise<void> {
   const asked = answered?.digest;

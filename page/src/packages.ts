@@ -8,7 +8,7 @@ import { chip, said } from "./view.js";
 export const DURATIONS: [string, "hour" | "day" | "days3" | "week" | "month"][] = [["1 hour", "hour"], ["1 day", "day"], ["3 days", "days3"], ["1 week", "week"], ["30 days", "month"]];
 export type SortKey = "verdict" | "price" | "headroom" | "sku" | "gpu";
 const STATUSES = ["met", "needs_confirmation", "excluded"];
-export interface Shelf { sort: SortKey; open: string; duration: string; detail: Map<string, FitAnswer | null> }
+export interface Shelf { sort: SortKey; open: string; duration: string; refused: string; detail: Map<string, FitAnswer | null> }
 
 function cost(c: Candidate): number { return c.price ? Number(c.price.for_duration) : Infinity; }
 function money(c: Candidate): string {
@@ -20,7 +20,7 @@ function time(duration: string): string { return t(DURATIONS.find(([d]) => d ===
 
 /** The cheapest package that can fit, and the cheapest with nothing left to confirm. */
 export function orderView(a: FitAnswer | null, shelf: Shelf): HTMLElement {
-  if (!a) return el("div", { role: "status" }, t("judging"));
+  if (!a) return el("div", { role: "status" }, shelf.refused || t("judging"));
   const first = a.candidates[0], ready = a.selected;
   if (!first) return el("div", {}, t("noPackage"));
   const line = (label: string, c: Candidate) => el("div", { class: "pick" }, el("b", {}, hardware(c)), " ", el("span", { class: "price" }, t("perDuration", { price: money(c), time: time(shelf.duration) })), " ", chip(c.status),

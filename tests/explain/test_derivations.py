@@ -10,8 +10,10 @@ from fractions import Fraction
 
 import msgspec
 import pytest
+from tests.golden import drawn as drawing
 from tests.golden.predictions import cases
 
+from tonnage.errors import SizingError
 from tonnage.explain import explained
 from tonnage.library import builtin, estimate
 from tonnage.spec.card import SizingCard
@@ -156,3 +158,21 @@ def test_what_was_asked_before_changes_no_derivation():
     )
 
     assert f"{here}\n" == fresh.stdout
+
+
+def test_cards_drawn_by_lot_are_explained_without_another_figure():
+    drawn = [card for kind in drawing.models().items() for _, card in drawing.cards(*kind)]
+    told = exact = 0
+    for card in drawn[::7]:
+        try:
+            plain = estimate(card)
+        except SizingError:
+            continue
+        answer = explained(builtin(), msgspec.convert(card, SizingCard))
+        assert plain == msgspec.structs.replace(answer, derivations=msgspec.UNSET)
+        for derivation in answer.derivations:
+            told += 1
+            exact += derivation.exact
+            assert not derivation.exact or derivation.steps[-1].value == derivation.expected_bytes
+
+    assert exact > told // 2

@@ -244,6 +244,15 @@ def test_more_packages_and_another_duration_are_asked_for(page):
     assert prices(page)[0] < dear
 
 
+def test_a_question_about_packages_that_is_refused_leaves_the_answer_and_says_why(page):
+    refusal = {"title": "No", "status": 422, "detail": "no package is judged today"}
+    page.route("**/fit?*", lambda route: route.fulfill(status=422, json=refusal))
+    answered(page, lambda: page.fill("#f-concurrency", "5"))
+    page.wait_for_function("document.querySelector('.facts').textContent.includes('no package is judged today')")
+
+    assert "Fits on 1 × L40S" == page.inner_text("#verdict")
+
+
 # ---- for everyone ----
 
 

@@ -71,7 +71,9 @@ def watched(question: Callable[[], R]) -> tuple[R, tuple[Applied, ...]]:
         if event == "call":
             given.append(dict(frame.f_locals))
         elif event == "return":
-            found.append(Applied(law, given.pop(), result))
+            inputs = given.pop()
+            if result is not None:  # a law that refuses ends here too
+                found.append(Applied(law, inputs, result))
 
     with afresh():
         before = sys.getprofile()

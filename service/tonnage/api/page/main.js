@@ -8,7 +8,7 @@ import { changesView, hero, items, loads, notes, phases, problem } from "./view.
 const WAIT_MS = 120, FEW = 5, MANY = 40;
 const state = read() ?? structuredClone(FIRST);
 const look = { counter: "device", phase: "", open: new Set() };
-const shelf = { sort: "price", open: "", duration: "3 days", detail: new Map() };
+const shelf = { sort: "price", open: "", duration: "3 days", refused: "", detail: new Map() };
 let unit = "GiB";
 let answered = null;
 let derived = null;
@@ -58,7 +58,7 @@ async function ask() {
         const found = await estimate(card, signal);
         [answered, derived, packages, points, oneMore] = [found, null, null, [], null];
         shelf.detail.clear();
-        shelf.open = "";
+        shelf.open = shelf.refused = "";
         if (!found.gpus.some((g) => g.phases.some((p) => p.phase === look.phase)))
             look.phase = "";
         draw();
@@ -108,8 +108,16 @@ function question(limit) {
     return { ...needed, ...today, requirements: { duration: shelf.duration }, limit, include_excluded: limit > FEW };
 }
 async function find(limit, signal) {
-    packages = await fit(question(limit), signal);
-    draw();
+    try {
+        packages = await fit(question(limit), signal);
+        draw();
+    }
+    catch (error) {
+        if (error instanceof Refused)
+            shelf.refused = error.problem.detail;
+        if (error.name !== "AbortError")
+            draw();
+    }
 }
 async function derive() {
     const asked = answered?.digest;

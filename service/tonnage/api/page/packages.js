@@ -14,7 +14,7 @@ function hardware(c) { return `${c.hosts > 1 ? `${c.hosts} × ` : ""}${c.gpus_pe
 function time(duration) { return t(DURATIONS.find(([d]) => d === duration)?.[1] ?? "days3"); }
 export function orderView(a, shelf) {
     if (!a)
-        return el("div", { role: "status" }, t("judging"));
+        return el("div", { role: "status" }, shelf.refused || t("judging"));
     const first = a.candidates[0], ready = a.selected;
     if (!first)
         return el("div", {}, t("noPackage"));
