@@ -306,8 +306,9 @@ HELDOUT_TRAINING = """
 
 Fine-tuning runs and reports collected after the laws were written (`tests/measured/heldout_training.json`,
 `heldout_training_decisions.json`), first answer and today's as above (`heldout_training_first_score.json`). They keep rows whose
-length is only a cap of short data, and figures written by hand beside a script, which no law can meet. "under": more than a
-twentieth too low.
+length is only a cap of short data, and figures written by hand beside a script, which no law can meet. Laws were corrected where
+these runs showed what a framework does and its source agrees, so "first" is what a run never seen may expect. "under": more than
+a twentieth too low.
 """
 
 

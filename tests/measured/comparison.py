@@ -139,7 +139,7 @@ def _first_batches() -> list[dict[str, Any]]:
 
 
 def training_groups(found: list[tuple[dict[str, Any], "Row"]]) -> dict[str, list["Row"]]:
-    """Rows of all runs, then by framework, method, sharding and counter: `framework: trl`."""
+    """Rows of all runs, then by framework, method, sharding, counter and whether samples have one length: `framework: trl`."""
     groups: dict[str, list[Row]] = {"all": [row for _, row in found]}
     for group, of in TRAINING_GROUPS.items():
         for name in sorted({of(case) for case, _ in found}):
@@ -152,6 +152,7 @@ TRAINING_GROUPS: dict[str, Callable[[dict[str, Any]], str]] = {
     "method": lambda case: str(case["request"]["training"]["method"]),
     "sharding": lambda case: str(case["request"]["training"].get("sharding", "none")),
     "counter": lambda case: next(iter(case["measured"])).removesuffix("_peak_bytes"),
+    "lengths": lambda case: str(case["request"]["training"].get("sequence_lengths", "varying")),
 }
 """What training errors are reported by."""
 
