@@ -174,6 +174,16 @@ def _outside(gpu: Gpu | None, eager: bool, communicators: int, paged: int) -> tu
     return tuple(items)
 
 
+def _moved(stage: Stage, moment: Moment, regime: counters.Ratio) -> Moment:
+    """Whose blocks the pool holds: once all gradients are there, those of the loss remain beside them."""
+    if regime.after:
+        return stage.moments[1]
+    forward = stage.moments[0]
+    if moment.phase == "backward" and forward.total - forward.gradients > moment.total - moment.gradients:
+        return forward
+    return moment
+
+
 def _uniform(job: Settings) -> bool:
     """Whether nothing but blocks of one size comes and goes: one length, and no logits beside the inputs of layers."""
     return job.sharding == "zero3" and not job.varying and job.cross_entropy == "fused_linear"
@@ -185,13 +195,16 @@ def _fragmentation(
     """What the allocator's pool holds beyond the tensors in it."""
     sharded = job.sharding in FSDP and not job.in_backward
     idle = max(0, stage.moments[2].gradients - moment.gradients) if sharded else 0
+    allocated = stage.resident_bytes + moment.total
+    moved = _moved(stage, moment, regime)
     low, expected, high = counters.fragmentation(
         regime,
-        allocated=stage.resident_bytes + moment.total,
-        resident=stage.resident_bytes + moment.gradients,
+        allocated=allocated,
+        resident=allocated - (moved.total - moved.gradients),
         idle=idle,
         live=moment.live,
         uniform=moment.activations if _uniform(job) else 0,
+        freed=0 if sharded or regime.after or job.varying else max(0, stage.moments[2].gradients - moment.gradients),
         usable=usable,
     )
     return item(

@@ -54,7 +54,7 @@ def phase_items(
         moment.temporary,
     )  # fmt: skip
     total, widest = resident_bytes + moment.total, amounts.index(max(amounts))
-    below = max(int(band.below * total), int((1 - least) * (moment.total - moment.gradients)))
+    below = max(int(band.below * total), int((1 - least) * (moment.activations + moment.logits)))
     items = list(resident)
     for place, (component, law, source) in enumerate(_MOVING_QUANTIZED if quantized else _MOVING):
         amount = amounts[place]

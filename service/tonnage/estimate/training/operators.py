@@ -157,6 +157,8 @@ def fused_gate(tape: Tape, gate: Tensor, up: Tensor) -> Tensor:
 
 def xielu(tape: Tape, x: Tensor, *, trains: bool) -> Tensor:
     """The activation xIELU in Python (transformers.activations.XIELUActivation): two branches, a condition between them."""
+    if tape.autocast:
+        x = cast(tape, x, 4)
     squared = multiply(tape, negate(tape, x), x)
     first = add(tape, squared, negate(tape, x))
     del squared

@@ -18,6 +18,8 @@ from tonnage.spec.workload import Workload
 
 SHARDED = frozenset({"zero1", "zero2", "zero3", "fsdp", "fsdp_grad_op", "hsdp", "distributed_optimizer"})
 ZERO = frozenset({"zero1", "zero2", "zero3"})
+TRAINERS = frozenset({"trl", "axolotl", "llama-factory", "ms-swift"})
+"""Frameworks that wrap a model as accelerate does; scripts of their own may checkpoint inside or outside FSDP."""
 FSDP = frozenset({"fsdp", "fsdp_grad_op", "hsdp"})
 DTYPE_BYTES = {
     "fp32": 4,

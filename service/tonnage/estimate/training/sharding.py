@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from tonnage.estimate.training.settings import FSDP, Settings
+from tonnage.estimate.training.settings import FSDP, TRAINERS, Settings
 from tonnage.laws import gradients
 from tonnage.laws import training_sharding as laws
 
@@ -199,13 +199,9 @@ def _fsdp(settings: Settings, sizes: Sizes) -> Held:
     )
 
 
-_TRAINERS = frozenset({"trl", "axolotl", "llama-factory", "ms-swift"})
-"""Frameworks that wrap a model as accelerate does; scripts of their own may checkpoint inside or outside FSDP."""
-
-
 def _held_inputs(settings: Settings, sizes: Sizes) -> int:
     recomputed = settings.release.reentrant and settings.gradient_checkpointing == "full"
-    hooked = settings.card.framework in _TRAINERS and settings.release.fsdp == "fsdp1"
+    hooked = settings.card.framework in TRAINERS and settings.release.fsdp == "fsdp1"
     if settings.trains_base or not hooked or not recomputed:
         return 0
     return laws.hooked_inputs(hidden_size=sizes.hidden_size, element_bytes=settings.compute_bytes)

@@ -54,8 +54,8 @@ def scoring_model(model: Model) -> Model:
 
     A decoder's gives one (a reward); an encoder's as many as it has labels, with a bias.
     """
-    rest = tuple(t for t in model.outside if t.component != "lm_head")
-    lost = sum(t.elements for t in model.outside if t.component == "lm_head" and t.parameter)
+    rest = tuple(t for t in model.outside if t.component != "lm_head" and t.role != "head")
+    lost = sum(t.elements for t in model.outside if t not in rest and t.parameter)
     labels = int(model.config.get("num_labels") or 2) if encodes_only(model) else 1
     score = [
         Tensor(
