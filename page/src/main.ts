@@ -1,12 +1,12 @@
 // The page: one state, one card, one answer; the address holds the whole card.
 import { curlOf, derivations, estimate, estimates, fit, matches, Refused, shellOf, type Named } from "./client.js";
 import { contexts, curve, requestsAt, tokens, variant, type Point } from "./curve.js";
-import { count, el, gpuName, size, useUnit, type Unit } from "./dom.js";
+import { band, count, el, gpuName, size, useUnit, type Unit } from "./dom.js";
 import { cardOf, changed, FIRST, form, type State } from "./form.js";
 import { orderView, packagesView, type Shelf } from "./packages.js";
 import { LANGUAGES, speak, t } from "./strings.js";
 import type { Card, Change, CounterName, Derivation, Estimate, FitAnswer } from "./types.js";
-import { changesView, hero, items, loads, notes, phases, problem, type Look } from "./view.js";
+import { changesView, hero, items, loads, notes, phases, problem, says, type Look } from "./view.js";
 
 const WAIT_MS = 120, FEW = 5, MANY = 40;
 const state: State = read() ?? structuredClone(FIRST);
@@ -20,6 +20,7 @@ let points: Point[] = [];
 let oneMore: { shared: number; each: number } | null = null;
 let pending = new AbortController();
 let timer = 0;
+let inSight = true;
 
 function read(): State | null {
   const held = /^#card=(.+)$/.exec(location.hash)?.[1];
@@ -67,6 +68,7 @@ async function ask(): Promise<void> {
 }
 function fail(p: Parameters<typeof problem>[0]): void {
   answered = null;
+  at("summary").hidden = true;
   at("answer").removeAttribute("aria-busy");
   at("answer").replaceChildren(problem(p, (pointer, name) => {
     const field = { "/model": "model", "/weights/format": "weights_format" }[pointer] ?? pointer.split("/").pop()!;
@@ -131,8 +133,15 @@ function drawAll(): void {
   const e = answered, card = cardOf(state);
   at("answer").removeAttribute("aria-busy");
   at("answer").replaceChildren(hero(e, hardware(card), { order: orderView(packages, shelf), growth: growth(card), actions: actions(card), changes: changes(e) }));
+  summary(e, hardware(card));
   drawRest();
   drawPackages();
+}
+/** On a phone the answer is below the form: its first line stays in sight until the answer itself is. */
+function summary(e: Estimate, gpu: string): void {
+  at("summary").className = e.verdict ?? "";
+  at("summary").hidden = inSight;
+  at("summary").replaceChildren(el("span", {}, says(e, gpu)), el("small", {}, band(e.required)));
 }
 function hardware(card: Card): string {
   const p = card.placement ?? {};
@@ -241,6 +250,7 @@ async function start(): Promise<void> {
   select.addEventListener("change", async () => { localStorage.setItem("language", select.value); await speak(select.value); words(); drawForm(); draw(); });
   words();
   drawForm();
+  new IntersectionObserver(([seen]) => { inSight = seen!.isIntersecting; at("summary").hidden = inSight || !answered; }, { rootMargin: "0px 0px -90px" }).observe(at("answer"));
   void ask();
   window.addEventListener("hashchange", () => { const found = read(); if (found) { Object.assign(state, found); drawForm(); later(); } });
 }

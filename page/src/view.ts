@@ -20,7 +20,7 @@ export function problem(p: Problem, guess: (pointer: string, value: string) => v
 // ---- the first screen: does it fit, what to order, how sure ----
 
 export interface Facts { order: HTMLElement; growth: (string | HTMLElement)[]; actions: HTMLElement; changes: HTMLElement | null }
-function says(e: Estimate, gpu: string): string {
+export function says(e: Estimate, gpu: string): string {
   const key = { met: "saysMet", needs_confirmation: "saysConfirm", excluded: "saysExcluded" } as const;
   return e.verdict ? t(key[e.verdict], { gpu }) : t("saysNone", { size: band(e.required) });
 }

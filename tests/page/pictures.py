@@ -32,6 +32,7 @@ MOST_TILES = 0.002
 FONT = """
 @font-face { font-family: Plain; src: url(data:font/woff2;base64,%s); }
 * { font-family: Plain !important; text-rendering: geometricPrecision; }
+#summary { display: none !important; }
 * { transition: none !important; caret-color: transparent !important; }
 """
 

@@ -64,6 +64,23 @@ def test_first_screen_says_whether_it_fits_what_to_order_and_how_sure(page):
     assert [] == page.faults
 
 
+def test_on_a_phone_the_verdict_stays_in_sight_while_the_form_is_filled_in(browser, service):
+    context = browser.new_context(viewport={"width": 375, "height": 620}, locale="en-US")
+    opened = context.new_page()
+    opened.goto(service)
+    settled(opened)
+    opened.fill("#f-concurrency", "64")
+    opened.wait_for_selector(".hero.excluded")
+    opened.evaluate("window.scrollTo(0, 0)")
+    opened.wait_for_selector("#summary:visible")
+    line = opened.inner_text("#summary")
+    opened.click("#summary")
+    opened.wait_for_selector("#summary", state="hidden")
+
+    assert line.startswith("Does not fit on 1 × L40S")
+    context.close()
+
+
 def test_verdict_changes_when_the_context_grows(page):
     answer = answered(page, lambda: page.fill("#f-max_model_len", "65536"))
 

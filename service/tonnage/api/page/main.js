@@ -1,10 +1,10 @@
 import { curlOf, derivations, estimate, estimates, fit, matches, Refused, shellOf } from "./client.js";
 import { contexts, curve, requestsAt, tokens, variant } from "./curve.js";
-import { count, el, gpuName, size, useUnit } from "./dom.js";
+import { band, count, el, gpuName, size, useUnit } from "./dom.js";
 import { cardOf, changed, FIRST, form } from "./form.js";
 import { orderView, packagesView } from "./packages.js";
 import { LANGUAGES, speak, t } from "./strings.js";
-import { changesView, hero, items, loads, notes, phases, problem } from "./view.js";
+import { changesView, hero, items, loads, notes, phases, problem, says } from "./view.js";
 const WAIT_MS = 120, FEW = 5, MANY = 40;
 const state = read() ?? structuredClone(FIRST);
 const look = { counter: "device", phase: "", open: new Set() };
@@ -17,6 +17,7 @@ let points = [];
 let oneMore = null;
 let pending = new AbortController();
 let timer = 0;
+let inSight = true;
 function read() {
     const held = /^#card=(.+)$/.exec(location.hash)?.[1];
     if (!held)
@@ -75,6 +76,7 @@ async function ask() {
 }
 function fail(p) {
     answered = null;
+    at("summary").hidden = true;
     at("answer").removeAttribute("aria-busy");
     at("answer").replaceChildren(problem(p, (pointer, name) => {
         const field = { "/model": "model", "/weights/format": "weights_format" }[pointer] ?? pointer.split("/").pop();
@@ -144,8 +146,14 @@ function drawAll() {
     const e = answered, card = cardOf(state);
     at("answer").removeAttribute("aria-busy");
     at("answer").replaceChildren(hero(e, hardware(card), { order: orderView(packages, shelf), growth: growth(card), actions: actions(card), changes: changes(e) }));
+    summary(e, hardware(card));
     drawRest();
     drawPackages();
+}
+function summary(e, gpu) {
+    at("summary").className = e.verdict ?? "";
+    at("summary").hidden = inSight;
+    at("summary").replaceChildren(el("span", {}, says(e, gpu)), el("small", {}, band(e.required)));
 }
 function hardware(card) {
     const p = card.placement ?? {};
@@ -260,6 +268,7 @@ async function start() {
     select.addEventListener("change", async () => { localStorage.setItem("language", select.value); await speak(select.value); words(); drawForm(); draw(); });
     words();
     drawForm();
+    new IntersectionObserver(([seen]) => { inSight = seen.isIntersecting; at("summary").hidden = inSight || !answered; }, { rootMargin: "0px 0px -90px" }).observe(at("answer"));
     void ask();
     window.addEventListener("hashchange", () => { const found = read(); if (found) {
         Object.assign(state, found);

@@ -11,7 +11,7 @@ export function problem(p, guess) {
     const lines = (p.errors ?? []).map((e) => el("li", {}, el("code", {}, e.pointer || "/"), ` ${e.detail} `, ...(e.did_you_mean ?? []).map((name) => el("button", { type: "button", class: "small", click: () => guess(e.pointer, name) }, name))));
     return el("div", { class: "problem", role: "alert" }, el("strong", {}, p.title), el("p", {}, p.detail), lines.length ? el("ul", {}, ...lines) : null);
 }
-function says(e, gpu) {
+export function says(e, gpu) {
     const key = { met: "saysMet", needs_confirmation: "saysConfirm", excluded: "saysExcluded" };
     return e.verdict ? t(key[e.verdict], { gpu }) : t("saysNone", { size: band(e.required) });
 }
