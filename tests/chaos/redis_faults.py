@@ -17,7 +17,7 @@ from tests.chaos.report import Row
 
 BEFORE_SECONDS = 3.0
 UNDER_SECONDS = 4.0
-_RECOVERY_SECONDS = 10.0
+_RECOVERY_SECONDS = 30.0
 _RATE_LIMIT = 900_000
 """So that rate counts are exchanged as well."""
 

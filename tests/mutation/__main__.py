@@ -35,7 +35,7 @@ def main() -> int:
     )
     settings.load_profile("mutants")
     found = [m for path in _files(options) for m in mutants_of(path)]
-    chosen = _sample(found, options)
+    chosen = _left(found, options.again) if options.again else _sample(found, options)
     sys.stdout.write(f"{options.package}: {len(chosen)} of {len(found)} mutants (seed {options.seed})\n")
     sys.stdout.flush()
     runner = Runner({str(path) for path in _files(options)}, lambda runner: _judge(runner, chosen, options))
@@ -50,6 +50,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--tests", nargs="*", help="instead of the package's own")
     parser.add_argument("--sample", type=int, default=0, help="0: all")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--again", type=Path, help="output of an earlier run: only what it left, by tests made since")
     parser.add_argument("--seconds", type=float, default=1e9, help="stop after this long")
     return parser.parse_args()
 
@@ -65,6 +66,17 @@ def _sample(found: list[Mutant], options: argparse.Namespace) -> list[Mutant]:
     return random.Random(options.seed).sample(found, options.sample)
 
 
+def _left(found: list[Mutant], output: Path) -> list[Mutant]:
+    """What an earlier run on the same code left, without those that stand twice."""
+    lines = output.read_text(encoding="utf-8").splitlines()
+    names = {line[12:].strip() for line in lines if line.startswith(("survived ", "not reached "))}
+    return list({_name(mutant): mutant for mutant in found if _name(mutant) in names}.values())
+
+
+def _name(mutant: Mutant) -> str:
+    return f"{mutant.path.relative_to(SERVICE)}:{mutant.line} {'.'.join(mutant.function)}: {mutant.change}"
+
+
 def _judge(runner: Runner, chosen: list[Mutant], options: argparse.Namespace) -> None:
     deadline = time.monotonic() + options.seconds
     by_module: dict[str, Counter[str]] = defaultdict(Counter)
@@ -76,7 +88,7 @@ def _judge(runner: Runner, chosen: list[Mutant], options: argparse.Namespace) ->
         module = str(mutant.path.relative_to(SERVICE))
         by_module[module]["killed" if verdict == "timed out" else verdict] += 1
         if verdict in ("survived", "not reached"):
-            left.append(f"{verdict:12} {module}:{mutant.line} {'.'.join(mutant.function)}: {mutant.change}")
+            left.append(f"{verdict:12} {_name(mutant)}")
     sys.stdout.write("\n".join([*sorted(left), *_table(by_module)]) + "\n")
 
 
