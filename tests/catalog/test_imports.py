@@ -17,7 +17,7 @@ p4d.24xlarge,us-east-1,21.957642,96,1152.0,8,A100,40.0,False,,nvidia,
 p4d.24xlarge,us-east-1,11.5,96,1152.0,8,A100,40.0,True,,nvidia,
 p4de.24xlarge,us-east-1,27.44705,96,1152.0,8,A100,80.0,False,,nvidia,
 t3.micro,us-east-1,0.01,2,1.0,0,,,False,,,
-box,nowhere,1.0,2,1.0,1,RTX2060,6.0,False,,nvidia,
+box,nowhere,1.0,2,1.0,1,RTX2030,6.0,False,,nvidia,
 ds,nowhere,0,2,1.0,1,L4,24.0,False,,nvidia,
 pro,eu,1.89,16,64,1,RTXPRO6000,96.0,False,500,nvidia,
 old,eu,0.3,16,64,1,RTX6000,24.0,False,500,nvidia,
@@ -125,6 +125,6 @@ def test_gpuhunt_rows_without_a_known_gpu_or_price_are_listed(catalog):
     skipped = gpuhunt_offers(catalog, rows, provider="cloud", source="gpuhunt", as_of="2026-11-01").skipped
     assert [
         "row 5: no GPU",
-        "row 6: no GPU 'RTX2060' of 6 GB in the catalogue",
+        "row 6: no GPU 'RTX2030' of 6 GB in the catalogue",
         "row 7: price 0 is not above 0",
     ] == list(skipped)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tonnage.catalog import load_catalog, resolve
+from tonnage.catalog.gpus import find_gpu
 from tonnage.catalog.lookup import Index, gpu_fold, plain_fold
 from tonnage.errors import CatalogError, SizingError, UnknownName
 from tonnage.spec.card import SizingCard
@@ -115,3 +116,19 @@ def test_the_nickname_of_a_model_leads_to_it(name, first):
     models = load_catalog().models
 
     assert first == UnknownName("model", name, models.near(name)).did_you_mean[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "gpu", "words"),
+    [
+        ("p5.48xlarge", "h100-sxm", "8 of them"),
+        ("g5.xlarge", "a10g", "one of them"),
+        ("a2-highgpu-1g", "a100-40-sxm", "one of them"),
+        ("Standard_ND96asr_v4", "a100-40-sxm", "8 of them"),
+    ],
+)
+def test_an_instance_type_names_its_gpu_and_says_how_many_there_are(name, gpu, words):
+    found, assumption = find_gpu(load_catalog(), name)
+
+    assert gpu == found.id
+    assert words in assumption.why

@@ -29,6 +29,8 @@ class Catalog:
     frameworks: Index[Profile]
     gpu_defaults: Mapping[str, Gpu]
     """Loose names of several boards, folded, and the board each is taken for."""
+    instances: Mapping[str, Package]
+    """Instance types as providers call them, folded: what a GPU may be named by."""
     resolved: Kept[Any, Any] = field(default_factory=lambda: Kept(KEPT), repr=False)
     """What `resolve` has worked out from these facts, by the part of the card it came from."""
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from tonnage.catalog.contents import Catalog
 from tonnage.catalog.lookup import gpu_fold
 from tonnage.errors import UnknownName
-from tonnage.spec.facts import Gpu, MigProfile
+from tonnage.spec.facts import Gpu, MigProfile, Package
 from tonnage.spec.report import Assumption
 from tonnage.units import GB
 
@@ -23,11 +23,12 @@ def find_gpu(catalog: Catalog, name: str, pointer: str = "") -> Found:
 
     Args:
         catalog: The facts.
-        name: Id, alias, loose name of several boards, or `<gpu>:<MIG profile>`; the colon may be a hyphen, slash or space.
+        name: Id, alias, loose name of several boards, instance type of a provider, or
+            `<gpu>:<MIG profile>`; the colon may be a hyphen, slash or space.
         pointer: JSON pointer of the field it stands in.
 
     Returns:
-        The record; an assumption where the name fits several boards.
+        The record; an assumption where the name fits several boards or is that of an instance.
 
     Raises:
         UnknownName: Neither a GPU nor one of its profiles.
@@ -43,9 +44,18 @@ def find_gpu(catalog: Catalog, name: str, pointer: str = "") -> Found:
         whole, assumption = find_gpu(catalog, board.strip(), pointer)
         return mig_slice(whole, profile.strip(), pointer), assumption
     taken = catalog.gpu_defaults.get(gpu_fold(name))
+    package = catalog.instances.get(gpu_fold(name)) if taken is None else None
+    if package is not None:
+        return _of_instance(catalog.gpus.get(package.gpu), package, name)
     if taken is None:
         raise UnknownName("gpu", name, [*catalog.gpus.near(name), *catalog.gpu_defaults], pointer=pointer)
     return taken, Assumption("placement.gpu", taken.id, f"{name!r} names several boards; {taken.name} is taken")
+
+
+def _of_instance(gpu: Gpu, package: Package, name: str) -> Found:
+    count = package.gpus_per_host
+    several = f"{count} of them: state sizes in placement for more than one" if count > 1 else "one of them"
+    return gpu, Assumption("placement.gpu", gpu.id, f"{name!r} is an instance of {package.provider} with {several}")
 
 
 def mig_slice(gpu: Gpu, profile: str, pointer: str = "") -> Gpu:

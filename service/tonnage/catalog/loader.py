@@ -58,10 +58,11 @@ def read_catalog(directories: Sequence[Path]) -> tuple[Catalog | None, list[str]
 
 def _catalog(layers: Layers) -> Catalog:
     gpus = _records(layers, "gpu", Gpu)
+    packages = _records(layers, "package", Package, _with_sources)
     return Catalog(
         version=layers.version,
         gpus=Index("gpu", gpus, fold=gpu_fold),
-        packages=Index("package", _records(layers, "package", Package, _with_sources), fold=model_fold),
+        packages=Index("package", packages, fold=model_fold),
         formats=Index("weight format", _records(layers, "format", WeightFormat)),
         kv_formats=Index("KV cache format", _records(layers, "kv_format", KvFormat)),
         optimizers=Index("optimizer", _records(layers, "optimizer", Optimizer)),
@@ -69,7 +70,21 @@ def _catalog(layers: Layers) -> Catalog:
         engines=Index("engine", read_profiles(layers, "engines")),
         frameworks=Index("framework", read_profiles(layers, "frameworks")),
         gpu_defaults={gpu_fold(name): gpu for gpu in gpus for name in gpu.default_for},
+        instances=_instances(packages),
     )
+
+
+def _instances(packages: Sequence[Package]) -> dict[str, Package]:
+    """Packages by the provider's own name of the instance type; names that stand for several GPUs are left out."""
+    found: dict[str, Package] = {}
+    doubtful: set[str] = set()
+    for package in packages:
+        if package.name is None or package.gpu_share is not None:
+            continue
+        known = found.setdefault(gpu_fold(package.name), package)
+        if (known.gpu, known.gpus_per_host) != (package.gpu, package.gpus_per_host):
+            doubtful.add(gpu_fold(package.name))
+    return {name: package for name, package in found.items() if name not in doubtful}
 
 
 def _records(
