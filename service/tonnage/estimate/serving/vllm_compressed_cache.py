@@ -43,6 +43,7 @@ class _Class(Struct, frozen=True):
         return len({len(part.layers) for part in self.parts}) == 1
 
 
+@remembered()
 def is_compressed(model: Model) -> bool:
     """
     Whether layers of a model compress their past.

@@ -296,7 +296,7 @@ def runs_v0(release: Release, major: int, minor: int, workload: Workload) -> boo
     if release.engine_core == "v0":
         return True
     least = release.v0_below_compute_capability
-    if least is not None and major and (major, minor) < tuple(int(n) for n in least.split(".")):
+    if least is not None and major and (major, minor) < _version(least):
         return True
     if (
         workload.weight_format.family in release.v0_weight_formats
@@ -304,6 +304,11 @@ def runs_v0(release: Release, major: int, minor: int, workload: Workload) -> boo
     ):
         return True
     return any(_uses(feature, release, workload, major) for feature in release.v0_features)
+
+
+@remembered(64)
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in text.split("."))
 
 
 def _uses(feature: V0Feature, release: Release, workload: Workload, major: int) -> bool:
