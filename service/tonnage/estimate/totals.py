@@ -84,7 +84,7 @@ def summed(phases: tuple[PhaseItems, ...], claimed: bool) -> Summed:
     )
 
 
-@remembered(4096)
+@remembered(16_384)
 def device_peak(phases: tuple[PhaseItems, ...], claimed: bool) -> DevicePeak:
     """
     What `summed` finds for the device counter.
