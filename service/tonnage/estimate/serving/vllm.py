@@ -7,6 +7,8 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
+from tonnage.estimate.caches import decoder_groups
+from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.serving import moe_kernels, vllm_capacity, vllm_findings, vllm_items
 from tonnage.estimate.serving.demand import demand
 from tonnage.estimate.serving.drafts import Draft, draft
@@ -30,6 +32,7 @@ from tonnage.estimate.weights import StageWeights
 from tonnage.laws import budget
 from tonnage.spec import card
 from tonnage.spec.facts import Gpu
+from tonnage.spec.model import Model
 from tonnage.spec.report import Account, Amount, GpuLoad, Host, KvCache, PhaseItems, exactly
 from tonnage.spec.workload import Workload
 
@@ -184,10 +187,8 @@ def _frame(workload: Workload, _reach: int | None) -> Frame:
     blocks = _blocks(ranks, cut) if total is not None else None
     phases: tuple[tuple[PhaseItems, ...], ...] = ()
     if blocks is not None:
-        claims = (blocks.expected * cut.block_bytes(rank.stage) for rank in ranks)
-        phases = tuple(
-            vllm_items.phases(rank, chosen, workload, claim) for rank, claim in zip(ranks, claims, strict=True)
-        )
+        claims = [blocks.expected * cut.block_bytes(rank.stage) for rank in ranks]
+        phases = _phases(workload, chosen, ranks, claims)
     return Frame(
         chosen=chosen,
         ranks=ranks,
@@ -199,6 +200,21 @@ def _frame(workload: Workload, _reach: int | None) -> Frame:
         offloaded=sum(r.offloaded * len(r.ranks) for r in ranks),
         drafted=drafted.weights > 0,
     )
+
+
+def _phases(
+    workload: Workload, chosen: Settings, ranks: tuple[RankAccount, ...], claims: list[int]
+) -> tuple[tuple[PhaseItems, ...], ...]:
+    """Phases by rank; one object for neighbouring stages that hold the same."""
+    found: list[tuple[PhaseItems, ...]] = []
+    for number, (rank, claim) in enumerate(zip(ranks, claims, strict=True)):
+        before = ranks[number - 1] if number else None
+        same = before is not None and rank.peak is before.peak and rank.weights is before.weights
+        if same and claim == claims[number - 1]:
+            found.append(found[-1])
+        else:
+            found.append(vllm_items.phases(rank, chosen, workload, claim))
+    return tuple(found)
 
 
 _PLANS = Plans(_plan, card.Vllm)
@@ -238,7 +254,32 @@ class Common(NamedTuple):
 
 
 def _ranks(common: Common) -> tuple[RankAccount, ...]:
-    return tuple(rank for stage in common.loaded.stages for rank in _stage_ranks(common, stage))
+    tp = common.workload.placement.tensor_parallel_size
+    found: list[RankAccount] = []
+    for number, stage in enumerate(common.loaded.stages):
+        if number and _holds_the_same(common, common.loaded.stages[number - 1], stage):
+            ranks = tuple(range(stage.stage * tp, (stage.stage + 1) * tp))
+            found.append(replace(found[-1], stage=stage.stage, ranks=ranks))
+        else:
+            found += _stage_ranks(common, stage)
+    return tuple(found)
+
+
+def _holds_the_same(common: Common, before: StageWeights, stage: StageWeights) -> bool:
+    """Whether a stage in the middle of the pipeline is like the one before it in everything but its place."""
+    middle = before.stage > 0 and stage.stage < len(common.loaded.stages) - 1
+    if not middle or not stage.layers or replace(before, stage=stage.stage, layers=stage.layers) != stage:
+        return False
+    remainders, states, model = common.loaded.remainders, common.states, common.workload.model
+    same = remainders[before.stage] == remainders[stage.stage] and states[before.stage] == states[stage.stage]
+    return same and _kinds(model, before.layers) == _kinds(model, stage.layers)
+
+
+@remembered()
+def _kinds(model: Model, layers: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
+    """Which kinds of layers a stage holds, and how many of each."""
+    places = {id(group): place for place, group in enumerate(model.layers)}
+    return tuple((places[id(group)], count) for group, count in decoder_groups(model, layers))
 
 
 def _stage_ranks(common: Common, stage: StageWeights) -> Iterator[RankAccount]:
