@@ -273,3 +273,10 @@ def test_experts_are_shared_by_the_ranks_that_hold_the_same_ones():
     found = answer(MIXTURE, framework="megatron", placement={"data_parallel_size": 4, "expert_parallel_size": 4})
 
     assert item(found, "gradients") < 0.4 * 4 * found.model.parameters.total
+
+
+def test_what_comes_and_goes_names_the_function_that_gives_it():
+    named = {i.component: i.law for i in phase(answer(**CHECKPOINTED), "backward").items}
+
+    assert "laws.activations.at_moment" == named["activations"]
+    assert "laws.gradients.accumulated" == named["gradients"]

@@ -22,8 +22,8 @@ def item(
 
 
 _MOVING = (
-    ("activations", "laws.activations", TAPE_SOURCE),
-    ("logits", "laws.loss", TAPE_SOURCE),
+    ("activations", "laws.activations.at_moment", TAPE_SOURCE),
+    ("logits", "laws.loss.at_moment", TAPE_SOURCE),
     ("gradients", "laws.gradients.accumulated", TAPE_SOURCE),
     ("workspace", "laws.activations", TAPE_SOURCE),
     ("unsharded_parameters", "laws.training_sharding.gathered_unit", GATHER_SOURCE),
