@@ -148,6 +148,23 @@ def test_multimodal_rotary_tables_reserve_four_times_the_positions(version, time
     assert (times - 1) * 40960 * 128 * 2 == stacked - plain
 
 
+@pytest.mark.parametrize(("version", "times"), [("0.18.0", 4), ("0.27.1", 4)])
+def test_tables_are_multimodal_where_the_config_leaves_out_that_they_are(version, times):
+    buffers = item(answer(version, "Qwen/Qwen3.5-9B"), "buffers").bytes.expected
+
+    assert times * 262_144 * 64 * 2 <= buffers < (times + 0.5) * 262_144 * 64 * 2
+
+
+def test_recurrent_kernels_may_be_tuned_only_when_captured():
+    recurrent, plain = (
+        item(answer("0.20.0", model, max_num_seqs=1), "cuda_graphs", "cuda_graph").bytes
+        for model in ("Qwen/Qwen3.5-9B", QWEN3_8B)
+    )
+
+    assert 550_000_000 == recurrent.high - recurrent.expected
+    assert plain.high < 2 * plain.expected
+
+
 def test_scores_of_an_indexer_are_part_of_full_graphs():
     short, long = (
         item(answer("0.26.0", "zai-org/GLM-5", gpu="b200-sxm", ranks=8, max_model_len=n), "cuda_graphs", "cuda_graph")

@@ -297,7 +297,8 @@ def _stage_ranks(common: Common, stage: StageWeights) -> Iterator[RankAccount]:
     lora = workload.serving.lora if workload.serving is not None else None
     slots = _slots(common, stage) if lora is not None else 0
     later = slots if chosen.legacy and not chosen.release.v0_counts_adapters else 0
-    graph = graphs(shape, chosen, kernel.family, lora=lora is not None, ranks=tp)
+    recurrent = traits(workload.model).recurrent
+    graph = graphs(shape, chosen, kernel.family, lora=lora is not None, recurrent=recurrent, ranks=tp)
     for samples, ranks in _sampling_ranks(chosen, last, stage.stage * tp, tp):
         place = Rank(
             first=stage.stage == 0,
@@ -353,7 +354,11 @@ def _beside_weights(common: Common, stage: StageWeights) -> int:
         element_bytes=chosen.element_bytes,
         tokens=chosen.max_num_batched_tokens,
         images=chosen.images,
-        rope=RotaryTables(chosen.release.local_rope_model_types, chosen.release.mrope_positions_factor),
+        rope=RotaryTables(
+            chosen.release.local_rope_model_types,
+            chosen.release.mrope_positions_factor,
+            chosen.release.mrope_model_types,
+        ),
         absorbed_bytes=_absorbed_bytes(common),
     )
 

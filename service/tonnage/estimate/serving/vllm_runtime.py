@@ -231,7 +231,7 @@ def _indexer_scores(shape: RankShape, settings: Settings) -> int:
     return cuda_graphs.indexer_logits(rows=rows, max_model_len=settings.max_model_len)
 
 
-def graphs(shape: RankShape, settings: Settings, family: str, *, lora: bool, ranks: int) -> Graphs:
+def graphs(shape: RankShape, settings: Settings, family: str, *, lora: bool, recurrent: bool, ranks: int) -> Graphs:
     """
     What capturing takes, and what the engine itself thinks it takes.
 
@@ -240,6 +240,7 @@ def graphs(shape: RankShape, settings: Settings, family: str, *, lora: bool, ran
         settings: vLLM's settings.
         family: Family of the weight format.
         lora: Adapters are enabled.
+        recurrent: Some layers keep a state instead of a cache.
         ranks: Tensor parallel size. [unitless]
 
     Returns:
@@ -266,7 +267,8 @@ def graphs(shape: RankShape, settings: Settings, family: str, *, lora: bool, ran
     known = settings.core.graphs
     real = int(law * known.v2_factor) if settings.runner_v2 else law
     spread = known.spread if shape.experts is None else known.spread * 1.4
-    size = Amount(int(real / spread), real, int(real * spread))
+    tuned = constants.recurrent_tuning if recurrent else 0
+    size = Amount(int(real / spread), real, max(int(real * spread), real + tuned))
     if ranks > 1 and not settings.nvswitch:
         reductions = cuda_graphs.captured_reductions(
             layers=shape.layers, sizes=len(settings.captures), per_reduction=constants.per_reduction
@@ -278,4 +280,5 @@ def graphs(shape: RankShape, settings: Settings, family: str, *, lora: bool, ran
         return Graphs(size=size, estimate=exactly(0))
     estimate = int(law * (known.v2_estimate_factor if settings.runner_v2 else known.estimate_factor))
     wide = 1.5 if shape.experts is None else 2.5
-    return Graphs(size=size, estimate=Amount(int(estimate / wide), estimate, int(estimate * wide)))
+    high = max(int(estimate * wide), estimate + tuned)
+    return Graphs(size=size, estimate=Amount(int(estimate / wide), estimate, high))

@@ -165,6 +165,8 @@ class RotaryTables(NamedTuple):
     """Models whose windows have a table of their own."""
     mrope_factor: int
     """Times the positions that a multimodal table reserves. [unitless]"""
+    mrope_model_types: tuple[str, ...]
+    """Models whose table is multimodal whether or not their configuration says so."""
 
 
 @remembered()
@@ -221,6 +223,8 @@ def _rotary(
         return
     local = attention.kind == "sliding" and model.model_type in rope.local_model_types
     positions, width = rotary_positions(model, local=local, stacked=rope.mrope_factor), element_bytes
+    if model.rope_scaling is None and model.model_type in rope.mrope_model_types:
+        positions *= rope.mrope_factor
     if attention.kind == "mla" and (model.rope_scaling or {}).get("factor"):
         width = 4
     size = serving_buffers.rotary_cache(positions=positions, rotary_dim=attention.rotary_dim, element_bytes=width)

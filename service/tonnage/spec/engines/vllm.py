@@ -64,6 +64,8 @@ class GraphSize(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     lora_per_node: int = 0
     """More of a layer and a captured size with adapters: their own kernels. [bytes]"""
     bitsandbytes: int = 0
+    recurrent_tuning: int = 0
+    """At most, where recurrent layers compile and tune kernels of theirs only when captured. [bytes]"""
     per_reduction: int = 0
     """Of one captured all-reduce without NVLink and custom kernel; measured. [bytes]"""
     estimate_factor: float = 0.0
@@ -187,6 +189,8 @@ class Vllm(Release, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Routed experts get adapter slots."""
     mrope_positions_factor: int = 1
     """Multimodal rotary tables reserve so many times the positions. [unitless]"""
+    mrope_model_types: tuple[str, ...] = ()
+    """Models whose rotary table is multimodal whether or not their configuration says so."""
     rebinding_model_types: tuple[str, ...] = ()
     """Models whose MLP gives its input up as it goes; others keep gate and up projection alive (matters when not compiled)."""
     reduces_out_of_place: bool = False
