@@ -132,3 +132,28 @@ def test_an_instance_type_names_its_gpu_and_says_how_many_there_are(name, gpu, w
 
     assert gpu == found.id
     assert words in assumption.why
+
+
+@pytest.mark.parametrize(
+    ("name", "base", "weight_format"),
+    [
+        ("Qwen/Qwen2.5-7B-Instruct-AWQ", "Qwen/Qwen2.5-7B", "awq-w4-g128"),
+        ("RedHatAI/Llama-3.3-70B-Instruct-FP8-dynamic", "meta-llama/Llama-3.3-70B-Instruct", "fp8-per-channel-dynamic"),
+        ("unsloth/llama-3-8b-bnb-4bit", "meta-llama/Meta-Llama-3-8B", "bnb-nf4"),
+        ("TheBloke/Llama-2-13B-chat-AWQ", "meta-llama/Llama-2-13b-hf", "awq-w4-g128"),
+        ("NousResearch/Meta-Llama-3-8B-Instruct", "meta-llama/Meta-Llama-3-8B", "bf16"),
+    ],
+)
+def test_a_copy_is_known_by_its_name_and_to_be_confirmed(name, base, weight_format):
+    workload = resolve(load_catalog(), SizingCard(model=name))
+
+    assert name == workload.model.id
+    assert weight_format == workload.weight_format.id
+    assert [base] == [a.value for a in workload.assumptions if a.field == "model.copy_of"]
+    assert ["/model"] == [f.field for f in workload.findings if "copy" in f.reason]
+
+
+@pytest.mark.parametrize("name", ["nobody/nothing-AWQ", "nothing-AWQ", "AWQ", "someone/else"])
+def test_a_name_that_is_no_copy_of_anything_known_stays_unknown(name):
+    with pytest.raises(UnknownName):
+        resolve(load_catalog(), SizingCard(model=name))

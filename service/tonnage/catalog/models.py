@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from tonnage.architecture import count_only, read_config, read_gguf
 from tonnage.catalog.contents import Catalog
+from tonnage.catalog.copies import Copy, copy_of
 from tonnage.errors import SizingError, UnknownName
 from tonnage.spec.card import ModelCard, SizingCard
 from tonnage.spec.facts import ModelFacts
@@ -68,10 +69,29 @@ def _by_id(catalog: Catalog, name: str, revision: str | None, fetch: Fetch | Non
     if kept is not None:
         return kept  # type: ignore[no-any-return]
     facts = catalog.models.find(name)
+    if facts is None and fetch is None and (copy := copy_of(catalog, name)) is not None:
+        made: Found = catalog.remember(key, _from_copy(copy, name, revision))
+        return made
     if facts is None or (revision not in (None, "main") and fetch is not None):
         return _from_hub(catalog, name, revision, fetch, pointer)
     found: Found = catalog.remember(key, _from_facts(facts, name, revision))
     return found
+
+
+def _from_copy(copy: Copy, name: str, revision: str | None) -> Found:
+    """A model that is only known as a copy of another, by its name."""
+    found = _from_facts(copy.of, copy.of.id, revision)
+    model = replace(found.model, id=name, source=f"{found.model.source}; by its name a copy of {copy.of.id}")
+    words = f"{name} is taken for a copy of {copy.of.id} by its name"
+    if copy.weight_format is not None:
+        model = replace(model, weight_format=copy.weight_format, quantization_config=None)
+        words += f", packed in {copy.weight_format}"
+    doubt = Finding(status="needs_confirmation", reason=f"{words}: compare its config.json", field="/model")
+    return found._replace(
+        model=model,
+        assumptions=(*found.assumptions, Assumption("model.copy_of", copy.of.id, words)),
+        findings=(*found.findings, doubt),
+    )
 
 
 def _from_facts(facts: ModelFacts, name: str, revision: str | None) -> Found:

@@ -171,6 +171,8 @@ class WeightFormat(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Entry of Gpu.native_dtypes that computes in it natively."""
     engines: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
+    endings: tuple[str, ...] = ()
+    """Endings of repository names that say a copy is stored in this format."""
     nominal_bits: float | None = None
     effective_bits: float | None = None
     """Bits per quantized weight (file-mix: per weight of Llama-3.1-8B): all there is for a bare count. [bits]"""
