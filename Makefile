@@ -28,6 +28,7 @@ dev: $(VENV)/run.stamp
 bench: dev
 	$(PIP) install fastapi || echo "fastapi is not to be had here: its row is left out"
 	$(VENV)/bin/python benchmarks/speed.py
+	$(VENV)/bin/python benchmarks/estimate.py
 
 # faults under load against real processes; docs/faults.md has the last table and how to read it
 SOAK ?= 60

@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tonnage.estimate.assemble import judge, screen
@@ -46,6 +46,7 @@ def accounts(draw):
     return Account(loads=tuple(draw(st.lists(load, min_size=1, max_size=3))), claimed_bytes=claimed)
 
 
+@settings(deadline=None)
 @given(account=accounts(), reserve=SIZES, fraction=st.sampled_from([0.0, 0.2]))
 def test_screening_finds_what_judging_finds(account, reserve, fraction):
     workload = SimpleNamespace(reserve_bytes=reserve, reserve_fraction=fraction)
@@ -55,6 +56,7 @@ def test_screening_finds_what_judging_finds(account, reserve, fraction):
     assert judged.claim == screened.claim
 
 
+@settings(deadline=None)
 @given(account=accounts())
 def test_totals_of_a_load_are_the_sums_of_its_phases(account):
     claimed = account.claimed_bytes is not None
