@@ -280,3 +280,16 @@ def test_what_comes_and_goes_names_the_function_that_gives_it():
 
     assert "laws.activations.at_moment" == named["activations"]
     assert "laws.gradients.accumulated" == named["gradients"]
+
+
+def test_fragments_under_zero3_have_room_in_what_is_required_and_elsewhere_less():
+    found = {s: answer(placement={"data_parallel_size": 8}, sharding=s, **CHECKPOINTED) for s in ("zero2", "zero3")}
+    above = {s: f.required.high / f.required.expected for s, f in found.items()}
+
+    assert above["zero3"] > 1.25 > above["zero2"]
+
+
+def test_states_that_page_to_the_host_are_never_required():
+    paged, plain = (answer(optimizer=name, **CHECKPOINTED) for name in ("paged_adamw", "adamw"))
+
+    assert paged.required.high < plain.required.low
