@@ -6,6 +6,8 @@ import pytest
 
 from tonnage.catalog import load_catalog
 from tonnage.catalog.gpus import find_gpu
+from tonnage.catalog.listing import model_row
+from tonnage.catalog.models import find_model
 from tonnage.units import GiB, MiB
 
 
@@ -153,3 +155,31 @@ def test_published_nulls_come_back(catalog):
 def test_the_version_names_the_content(catalog):
     assert catalog.version == load_catalog().version
     assert 12 == len(catalog.version)
+
+
+PACKED = ("fp8", "fp4", "nvfp4", "mxfp4", "awq", "gptq", "int4", "int8", "bnb-4bit", "4bit", "w4a16", "w8a8")
+
+
+def test_no_repository_whose_name_ends_in_a_packed_format_is_taken_for_16_bit(catalog):
+    names = [name for facts in catalog.models for name in (facts.id, *facts.same_architecture, *facts.aliases)]
+    packed = [find_model(catalog, name).model for name in names if name.lower().endswith(PACKED)]
+    assert 20 < len(packed)
+    assert [] == [model.id for model in packed if model.weight_format is None]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("nvidia/DeepSeek-V3.1-NVFP4", "nvfp4"),
+        ("nvidia/Llama-3.1-70B-Instruct-FP8", "fp8-per-tensor"),
+        ("moonshotai/Kimi-K2-Thinking", "ct-w4a16-g32"),
+        ("mistralai/Mistral-Large-3-675B-Instruct-2512", "fp8-per-tensor"),
+        ("meta-llama/Llama-3.1-70B-Instruct", "bf16"),
+    ],
+)
+def test_a_checkpoint_has_the_format_it_is_published_in(catalog, name, expected):
+    model = find_model(catalog, name).model
+    assert (expected, expected) == (
+        model.weight_format or model.dtype,
+        model_row(catalog.models.get(name)).weight_format,
+    )

@@ -100,6 +100,9 @@ def _model(model: ModelFacts) -> Iterable[str]:
 
 
 def _formats(catalog: Catalog) -> Iterable[str]:
+    for model in catalog.models:
+        if model.weight_format is not None and model.weight_format not in catalog.formats.entries:
+            yield f"model {model.id!r}: there is no format {model.weight_format!r}"
     for weight_format in catalog.formats:
         if weight_format.block_elements < 1 or weight_format.block_bytes < 1:
             yield f"format {weight_format.id!r}: a block needs elements and bytes"

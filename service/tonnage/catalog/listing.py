@@ -91,7 +91,7 @@ def model_row(facts: ModelFacts) -> ModelRow:
         max_position_embeddings=next((text[key] for key in _CONTEXT if isinstance(text.get(key), int)), None),
         modalities=_modalities(facts),
         mixture_of_experts=bool(facts.parameters_by_component.get("routed_experts")),
-        weight_format=_stated_format(facts.config, text),
+        weight_format=facts.weight_format or _stated_format(facts.config, text),
         **_shared(facts, ModelRow, "model_type", "max_position_embeddings", "modalities", "weight_format"),
     )
 
@@ -121,7 +121,7 @@ def model_entry(catalog: Catalog, facts: ModelFacts) -> ModelEntry:
         modalities=_modalities(facts),
         weight_format=model.weight_format or model.dtype,
         parameters_by_component={str(name): count for name, count in parameters_by_component(model).items()},
-        **_shared(facts, ModelEntry, *read, "modalities", "parameters_by_component"),
+        **_shared(facts, ModelEntry, *read, "modalities", "weight_format", "parameters_by_component"),
     )
 
 

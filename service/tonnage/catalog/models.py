@@ -112,7 +112,8 @@ def _from_facts(facts: ModelFacts, name: str, revision: str | None) -> Found:
         if revision not in (None, "main")
         else []
     )
-    model = replace(model, licence=model.licence or facts.licence, family=facts.family)
+    packed = model.weight_format or (None if sibling else facts.weight_format)
+    model = replace(model, licence=model.licence or facts.licence, family=facts.family, weight_format=packed)
     return _checked(Found(model, None, tuple(assumptions)))
 
 

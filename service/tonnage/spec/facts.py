@@ -246,6 +246,8 @@ class ModelFacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     architectures: tuple[str, ...] = ()
     config: dict[str, Any]
     """Fields of config.json as published."""
+    weight_format: str | None = None
+    """Format of a checkpoint whose config.json does not state it (hf_quant_config.json and the like)."""
     parameters_total: int
     parameters_active: int | None = None
     parameters_by_component: dict[str, int] = {}
