@@ -219,6 +219,12 @@ def _unconfirmed(unknown: str) -> Finding:
 
 
 def _sizes(serving: Serving) -> Serving:
+    shared, prompt = serving.shared_prefix_tokens, serving.input_tokens
+    if shared and prompt is not None and shared > prompt:
+        raise ContradictoryWorkload(
+            f"a shared prefix of {shared} tokens is longer than the input it begins, input_tokens {prompt}",
+            pointer="/serving/shared_prefix_tokens",
+        )
     pool = serving.kv_cache_memory_bytes
     if not isinstance(pool, str):
         return serving

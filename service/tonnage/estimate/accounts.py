@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from tonnage.estimate.contradictions import refuse_experts
 from tonnage.estimate.identity_cache import results_of_this_thread
 from tonnage.kept import Kept, weigh
 from tonnage.spec.report import Account
@@ -67,6 +68,7 @@ def _named(workload: Workload) -> tuple[str | None, ...]:
 
 
 def _account(workload: Workload) -> Account:
+    refuse_experts(workload)
     accounting: Callable[[Workload], Account]
     # each imported when first asked for: a server that only serves never loads the training laws
     if workload.serving is not None:

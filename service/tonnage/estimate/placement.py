@@ -95,7 +95,7 @@ def refusal(
         return None
     return (
         _pipeline_refusal(model, placement)
-        or _expert_refusal(model, placement)
+        or expert_refusal(model, placement)
         or _tensor_refusal(model, placement, weight_format)
     )
 
@@ -182,16 +182,17 @@ def _pipeline_refusal(model: Model, placement: Placement) -> str | None:
     return f"{stages} pipeline stages for {layers} layers" if stages > layers else None
 
 
-def _expert_refusal(model: Model, placement: Placement) -> str | None:
+def expert_refusal(model: Model, placement: Placement) -> str | None:
+    """Why whole experts cannot be dealt out so, None when they can; with only a count known, ranks are all that is looked at."""
     size = placement.expert_parallel_size
     if size == 1:
         return None
-    if not _has_experts(model):
+    if model.known and not _has_experts(model):
         return "expert parallelism without routed experts"
     ranks = placement.tensor_parallel_size * placement.data_parallel_size * placement.context_parallel_size
     if ranks % size:
         return f"expert_parallel_size {size} does not divide the {ranks} tensor- and data-parallel ranks of a stage"
-    fewest = min(g.layer.moe.num_experts for g in model.layers if g.layer.moe is not None)
+    fewest = min((g.layer.moe.num_experts for g in model.layers if g.layer.moe is not None), default=size)
     return f"expert_parallel_size {size} is above the {fewest} experts" if size > fewest else None
 
 

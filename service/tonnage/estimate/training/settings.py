@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from tonnage.errors import ContradictoryWorkload, MissingFact
 from tonnage.estimate.training.adapters import adapters_of
+from tonnage.estimate.training.bases import refuse_base
 from tonnage.estimate.training.libraries import Libraries
 from tonnage.estimate.training.methods import ADAPTER_METHODS, LIGHT_METHODS, PROMPT_METHODS
 from tonnage.estimate.training.reader import Reader
@@ -133,7 +134,7 @@ def settings(workload: Workload) -> Settings:
 
     Raises:
         MissingFact: The card has no training part or the framework no profile.
-        ContradictoryWorkload: An adapter for full fine-tuning.
+        ContradictoryWorkload: An adapter for full fine-tuning, or a base that cannot be trained so.
     """
     card, release = workload.training, workload.profile
     if card is None or not isinstance(release, FrameworkRelease):
@@ -143,6 +144,7 @@ def settings(workload: Workload) -> Settings:
             "an adapter is described but method is full, which trains none: state method lora, qlora or dora",
             pointer="/training/method",
         )
+    refuse_base(card.method, workload.weight_format)
     read = Reader(card, release.defaults, card.framework)
     libraries = Libraries(card.library_versions, release.libraries)
     placement = workload.placement
