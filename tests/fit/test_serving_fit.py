@@ -126,6 +126,29 @@ def test_a_bound_of_bandwidth_is_stated_where_nothing_was_measured():
     assert "bounds decoding at" in reasons(found.candidates[0])["throughput"]
 
 
+def test_no_change_is_said_to_help_where_the_price_excludes():
+    found = answer(requirements={"duration": "30 days", "max_price": "5 USD"})
+
+    assert not found.candidates
+    assert () == found.alternatives
+
+
+def test_changes_stand_with_the_verdict_of_their_whole_candidate():
+    package = sku(gpu="h100-sxm", gpus_per_host=2, offer={"as_of": None})
+    found = answer(offer=offered(package))
+
+    assert {"needs_confirmation"} == {a.verdict for a in found.alternatives}
+
+
+def test_no_format_is_offered_that_the_asked_quality_excludes():
+    quality = {"metric": "mmlu", "minimum": 60, "evidence": {"bf16": 68, "fp8-per-channel-dynamic": 50}}
+    found = answer(offer=offered(sku(gpu="h100-sxm")), requirements={"duration": 1, "quality": quality})
+    verdicts = {a.to: a.verdict for a in found.alternatives if a.field == "/weights/format"}
+
+    assert "excluded" == verdicts["fp8-per-channel-dynamic"]
+    assert "needs_confirmation" == verdicts["awq-w4-g128"]
+
+
 def test_alternatives_of_a_card_that_does_not_fit_shorten_or_quantize():
     found = answer(
         offer=offered(sku(gpu="t4")), serving={"engine": "vllm", "max_model_len": 131_072, "dtype": "float16"}

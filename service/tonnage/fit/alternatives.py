@@ -4,8 +4,9 @@ from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
-from tonnage.catalog import Catalog, resolve
-from tonnage.estimate.assemble import account_of, assemble
+from tonnage.catalog import resolve
+from tonnage.errors import ContradictoryWorkload
+from tonnage.estimate.assemble import assemble
 from tonnage.estimate.changes import Reestimate
 from tonnage.estimate.diagnosis import remedies
 from tonnage.estimate.placement import layouts
@@ -14,10 +15,9 @@ from tonnage.fit.links import fast_domain
 from tonnage.fit.need import Need
 from tonnage.fit.pricing import candidate_price
 from tonnage.fit.requirements import EXCLUDED, MET
-from tonnage.fit.search import Found
-from tonnage.fit.technical import Technical, estimated, shardings
+from tonnage.fit.search import Found, Search
+from tonnage.fit.technical import Technical, Variant, estimated, shardings
 from tonnage.spec.card import SizingCard
-from tonnage.spec.facts import Gpu
 from tonnage.spec.fit import Alternative
 from tonnage.spec.report import Estimate, Remedy, Verdict
 
@@ -38,12 +38,17 @@ def card_of(found: Found, need_card: SizingCard) -> SizingCard:
     return replace(card, placement=placed, training=training, failure=None, measurements=[], reserve=need_card.reserve)
 
 
-def reestimate_on(catalog: Catalog, gpu: Gpu) -> Reestimate:
-    """Estimates of changed cards on the GPU as the package exposes it."""
+def reestimate_on(search: Search, base: Found) -> Reestimate:
+    """Estimates of changed cards in the base's order; the verdict is that of the whole candidate, price and formats included."""
+    technical = base.technical
 
     def reestimate(card: SizingCard) -> Estimate:
-        workload = replace(resolve(catalog, card), gpu=gpu)
-        return assemble(workload, account_of(workload))
+        variant = Variant(resolve(search.catalog, card), technical.variant.kv_cache_dtype)
+        placement = replace(card.placement, gpu=None)
+        tried = estimated(variant, technical.gpu, technical.gpus, placement, spare=search.need.spare)
+        if tried.workload is None or tried.account is None:
+            raise ContradictoryWorkload(tried.refusal or "the changed card does not run")
+        return replace(assemble(tried.workload, tried.account), verdict=WORDS[search.judge(base.order, tried).status])
 
     return reestimate
 
@@ -56,30 +61,34 @@ def estimate_of(found: Found) -> Estimate | None:
     return assemble(technical.workload, technical.account)
 
 
-def alternatives(catalog: Catalog, base: Found, others: list[Found], need: Need) -> tuple[Alternative, ...]:
+def alternatives(search: Search, base: Found, others: list[Found]) -> tuple[Alternative, ...]:
     """
     Single changes against a base.
 
     Args:
-        catalog: The facts.
+        search: The request over its catalogue.
         base: The candidate to change.
         others: All judged candidates, for the next GPU and one more.
-        need: The request.
 
     Returns:
-        Changes of the card first, then of the layout, then of the hardware with its price.
+        Changes of the card first, then of the layout, then of the hardware with its price. Where something else than memory
+        excludes the base, only those after which it no longer does.
     """
-    found = [*_of_the_card(catalog, base, need), *_of_the_layout(base, need), *_of_the_hardware(base, others, need)]
+    need = search.need
+    found = [*_of_the_card(search, base), *_of_the_layout(search, base), *_of_the_hardware(base, others, need)]
+    if any(j.status == EXCLUDED and j.name != "memory" for j in base.judged):
+        found = [a for a in found if a.verdict != "excluded"]
     return tuple(found[: MOST + 4])
 
 
-def _of_the_card(catalog: Catalog, base: Found, need: Need) -> Iterator[Alternative]:
+def _of_the_card(search: Search, base: Found) -> Iterator[Alternative]:
     before = estimate_of(base)
     if before is None:
         return
-    scene = Scene(card_of(base, need.request), before, base.technical.variant.workload.model)
+    before = replace(before, verdict=WORDS[base.status])
+    scene = Scene(card_of(base, search.need.request), before, base.technical.variant.workload.model)
     skip = _searched if base.technical.verdict == MET else _nothing
-    changes = remedies(scene, before.peak.phase, reestimate_on(catalog, base.technical.gpu), most=MOST, skip=skip)
+    changes = remedies(scene, before.peak.phase, reestimate_on(search, base), most=MOST, skip=skip)
     yield from (_alternative(r) for r in changes if not r.field.startswith("/placement/"))
 
 
@@ -104,9 +113,9 @@ def _alternative(remedy: Remedy) -> Alternative:
     )
 
 
-def _of_the_layout(base: Found, need: Need) -> Iterator[Alternative]:
+def _of_the_layout(search: Search, base: Found) -> Iterator[Alternative]:
     """Tensor parallelism against stages against replicas, on the same GPUs."""
-    technical, order = base.technical, base.order
+    technical, order, need = base.technical, base.order, search.need
     if order.gpus == 1 or technical.required is None or need.fixed_layout is not None:
         return
     variant = technical.variant
@@ -121,11 +130,13 @@ def _of_the_layout(base: Found, need: Need) -> Iterator[Alternative]:
     risk = "speed: other communication"
     for placement in [p for p in found if p != technical.placement][:2]:
         tried = (
-            estimated(variant, technical.gpu, order.gpus, placement, sharding=s) for s in shardings(variant, placement)
+            estimated(variant, technical.gpu, order.gpus, placement, sharding=s, spare=need.spare)
+            for s in shardings(variant, placement)
         )
         best = min(tried, key=lambda t: t.preference)
         if best.required is not None and best.verdict != EXCLUDED:
-            yield _change("/placement", _sizes(technical), _sizes(best), technical, best, risk)
+            change = _change("/placement", _sizes(technical), _sizes(best), technical, best, risk)
+            yield replace(change, verdict=WORDS[search.judge(order, best).status])
 
 
 def _of_the_hardware(base: Found, others: list[Found], need: Need) -> Iterator[Alternative]:

@@ -54,7 +54,7 @@ def fit(catalog: Catalog, request: FitRequest, *, fetch: Fetch | None = None) ->
         selected=None if chosen is None else candidate(chosen, need, rank=order.index(chosen) + 1, follower=None),
         confirmations=() if chosen is not None or not order else confirmations(order[0]),
         excluded=excluded_groups(fallen, need) if request.include_excluded else (),
-        alternatives=() if base is None else alternatives(catalog, base, left, need),
+        alternatives=() if base is None else alternatives(search, base, left),
         current=None if request.current is None else current_report(search, request.current),
         diagnosis=None if told is None else told.diagnosis,
         measured=() if told is None else told.measured,

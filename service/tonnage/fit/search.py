@@ -110,6 +110,8 @@ class Search:
         self._least = [least_weights(v) for v in variants]
         self._best: dict[tuple[str, int, int, int, int], Technical] = {}
         self._technical_judged: dict[int, tuple[tuple[Judged, ...], int]] = {}
+        self._given: list[Technical] = []
+        """Kept alive: what is judged is remembered by identity."""
         self._gpu_judged: dict[tuple[str, str], tuple[Judged, ...]] = {}
         self.packages, self.apart = in_scope(catalog, need)
         self.evidence = _by_requirement(need.request.evidence)
@@ -138,6 +140,7 @@ class Search:
 
     def judge(self, order: Order, technical: Technical) -> Found:
         """A given layout on an order."""
+        self._given.append(technical)
         return self._judged(order, technical, *self._ordered(order))
 
     def _ordered(self, order: Order) -> tuple[Bill | None, tuple[Judged, ...], int]:

@@ -2,21 +2,22 @@
 
 from msgspec.structs import replace
 
-from tonnage.catalog import resolve
+from tonnage.catalog import Catalog, resolve
 from tonnage.catalog.gpus import find_gpu
 from tonnage.errors import UnknownName
 from tonnage.estimate.assemble import account_of, assemble
+from tonnage.estimate.changes import Reestimate
 from tonnage.estimate.diagnosis import remedies
 from tonnage.estimate.remedies import Scene
 from tonnage.evidence import with_evidence
-from tonnage.fit.alternatives import card_of, estimate_of, reestimate_on
+from tonnage.fit.alternatives import card_of, estimate_of
 from tonnage.fit.candidates import candidate
 from tonnage.fit.links import fast_domain
 from tonnage.fit.packages import Order
 from tonnage.fit.search import Found, Search
 from tonnage.fit.technical import estimated
 from tonnage.spec.card import Placement, SizingCard
-from tonnage.spec.facts import Package
+from tonnage.spec.facts import Gpu, Package
 from tonnage.spec.fit import Current, CurrentReport
 from tonnage.spec.report import Estimate
 from tonnage.spec.workload import Workload
@@ -44,7 +45,7 @@ def current_report(search: Search, current: Current) -> CurrentReport:
     failure = search.need.request.failure
     phase = before.peak.phase if failure is None or failure.phase is None else failure.phase
     scene = Scene(card_of(found, search.need.request), before, found.technical.variant.workload.model)
-    changes = remedies(scene, phase, reestimate_on(search.catalog, found.technical.gpu))
+    changes = remedies(scene, phase, _memory_on(search.catalog, found.technical.gpu))
     return CurrentReport(candidate=report, remedies=changes)
 
 
@@ -62,12 +63,17 @@ def with_what_is_known(search: Search, base: Found | None) -> Estimate | None:
         failure=request.failure,
     )
     workload = replace(workload, card=card, measurements=search.variants[0].workload.measurements)
+    return with_evidence(assemble(workload, account_of(workload)), workload, _memory_on(search.catalog, gpu))
 
-    def reestimate(other: SizingCard) -> Estimate:
-        changed = replace(resolve(search.catalog, other), gpu=gpu)
-        return assemble(changed, account_of(changed))
 
-    return with_evidence(assemble(workload, account_of(workload)), workload, reestimate)
+def _memory_on(catalog: Catalog, gpu: Gpu | None) -> Reestimate:
+    """Estimates of changed cards on a GPU that is there already: memory decides, no price."""
+
+    def reestimate(card: SizingCard) -> Estimate:
+        workload = replace(resolve(catalog, card), gpu=gpu)
+        return assemble(workload, account_of(workload))
+
+    return reestimate
 
 
 def _told_of(search: Search, base: Found | None) -> Workload:
