@@ -1,6 +1,6 @@
 import pytest
-
 from cards import BERT, DEEPSEEK_V3, LLAMA_8B, answer, assumed, size, total
+
 from tonnage.units import GiB, MiB
 
 HF = {"engine": "transformers"}
