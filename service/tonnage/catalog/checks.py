@@ -106,6 +106,6 @@ def _formats(catalog: Catalog) -> Iterable[str]:
     for weight_format in catalog.formats:
         if weight_format.block_elements < 1 or weight_format.block_bytes < 1:
             yield f"format {weight_format.id!r}: a block needs elements and bytes"
-        base = getattr(weight_format, "base_type", None)
-        if base is not None and base not in catalog.formats.entries:
-            yield f"format {weight_format.id!r}: there is no format {base!r}"
+        for other in (weight_format.base_type, weight_format.as_gguf):
+            if other is not None and other not in catalog.formats.entries:
+                yield f"format {weight_format.id!r}: there is no format {other!r}"

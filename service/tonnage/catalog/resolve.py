@@ -9,7 +9,17 @@ from tonnage.catalog.contents import Catalog
 from tonnage.catalog.gpus import find_gpu
 from tonnage.catalog.models import Found, find_model
 from tonnage.errors import ContradictoryWorkload, UnknownName, Unsupported
-from tonnage.spec.card import Failure, KvTypes, Measurement, ReserveFraction, Serving, SizingCard, Training
+from tonnage.spec.card import (
+    Failure,
+    KvTypes,
+    LlamaCpp,
+    Measurement,
+    Ollama,
+    ReserveFraction,
+    Serving,
+    SizingCard,
+    Training,
+)
 from tonnage.spec.engine import Profile, pick_release
 from tonnage.spec.facts import Gpu, KvFormat, Optimizer, WeightFormat
 from tonnage.spec.hub import Fetch
@@ -82,8 +92,12 @@ def _weight_format(catalog: Catalog, card: SizingCard, model: Model, assumptions
             )
         return stated
     name, why = _own_format(card, model)
+    own = catalog.formats.get(name, "/weights/format")
+    if own.as_gguf is not None and isinstance(card.serving, LlamaCpp | Ollama):
+        name, why = own.as_gguf, f"the checkpoint is stored in {own.id}: its GGUF file, which the engine reads"
+        own = catalog.formats.get(name, "/weights/format")
     assumptions.append(Assumption("weights.format", name, why))
-    return catalog.formats.get(name, "/weights/format")
+    return own
 
 
 def _own_format(card: SizingCard, model: Model) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from tonnage.errors import Unsupported
 from tonnage.estimate.backends import capability, runs
 from tonnage.estimate.placement import support
 from tonnage.kept import recent
-from tonnage.spec.card import Placement, Serving
+from tonnage.spec.card import Placement, Serving, Training
 from tonnage.spec.engine import Hardware
 from tonnage.spec.facts import Gpu, KvFormat, WeightFormat
 from tonnage.spec.report import Finding
@@ -40,9 +40,10 @@ def support_findings(workload: Workload) -> tuple[Finding, ...]:
     engine = None if serving is None else str(serving.__struct_config__.tag)
     framework = None if training is None else training.framework
     found = layout_findings(workload.placement, engine, framework)
-    found += _readable(engine, workload.gpu, workload.weight_format, workload.kv_formats)
+    found += _readable(engine or framework, engine, workload.gpu, workload.weight_format, workload.kv_formats)
     if workload.gpu is not None:
         found += _accelerator(engine, framework, runs(workload.tool), workload.gpu)
+        found += attention_findings(serving, training, workload.gpu)
     if not workload.model.known:
         found = (*found, _COUNT_ALONE)
     return found if serving is None else found + _too_long(serving, engine)
@@ -116,15 +117,57 @@ def _accelerator(engine: str | None, framework: str | None, where: Hardware, gpu
     return found
 
 
+_ATTENTION = {"flash_attention_2": "8.0"}
+"""Compute capability of attention kernels that PyTorch does not bring. Source: Dao-AILab/flash-attention README."""
+
+
+def attention_findings(serving: Serving | None, training: Training | None, gpu: Gpu) -> tuple[Finding, ...]:
+    """
+    A stated attention kernel that this GPU has no code for.
+
+    Args:
+        serving: As stated.
+        training: As stated.
+        gpu: What it is to run on.
+
+    Returns:
+        One finding, or none.
+    """
+    stated = getattr(training or serving, "attn_implementation", None)
+    if stated not in _ATTENTION:
+        return ()
+    area = "serving" if training is None else "training"
+    return _attention(stated, f"/{area}/attn_implementation", gpu)
+
+
+@recent(256)
+def _attention(kernel: str, field: str, gpu: Gpu) -> tuple[Finding, ...]:
+    have, least = capability(gpu.compute_capability), capability(_ATTENTION[kernel])
+    if have is None or least is None or have >= least:
+        return ()
+    words = (
+        f"{kernel} needs compute capability {_ATTENTION[kernel]}, {gpu.name} has {gpu.compute_capability}: state sdpa"
+    )
+    return (Finding(status="excluded", reason=words, field=field),)
+
+
 @recent(4096)
 def _readable(
-    engine: str | None, gpu: Gpu | None, weight_format: WeightFormat, kv_formats: tuple[KvFormat, KvFormat] | None
+    tool: str | None,
+    engine: str | None,
+    gpu: Gpu | None,
+    weight_format: WeightFormat,
+    kv_formats: tuple[KvFormat, KvFormat] | None,
 ) -> tuple[Finding, ...]:
-    return tuple(_formats(engine, gpu, weight_format, kv_formats))
+    return tuple(_formats(tool, engine, gpu, weight_format, kv_formats))
 
 
 def _formats(
-    engine: str | None, gpu: Gpu | None, weight_format: WeightFormat, kv_formats: tuple[KvFormat, KvFormat] | None
+    tool: str | None,
+    engine: str | None,
+    gpu: Gpu | None,
+    weight_format: WeightFormat,
+    kv_formats: tuple[KvFormat, KvFormat] | None,
 ) -> Iterator[Finding]:
     stated: list[tuple[WeightFormat | KvFormat, str]] = [(weight_format, "/weights/format")]
     stated += [(kind, "/serving/kv_cache_dtype") for kind in dict.fromkeys(kv_formats or ())]
@@ -133,9 +176,10 @@ def _formats(
         if engine is not None and kind.engines and not {"all", engine} & set(kind.engines):
             words = f"{kind.id} is not among the formats {engine} is known to read; those that do: {', '.join(kind.engines)}"
             yield Finding(status="needs_confirmation", reason=words, field=field)
-        least = capability(kind.minimum_compute_capability)
+        needed = kind.least_capability(tool) if isinstance(kind, WeightFormat) else kind.minimum_compute_capability
+        least = capability(needed)
         if not _is_plain(kind) and gpu is not None and have is not None and least is not None and have < least:
-            words = f"{kind.id} needs {kind.minimum_compute_capability}, {gpu.name} has {gpu.compute_capability}"
+            words = f"{kind.id} needs {needed}, {gpu.name} has {gpu.compute_capability}"
             yield Finding(status="excluded", reason=words, field=field)
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from tonnage.errors import Unsupported
 from tonnage.estimate.backends import capability
-from tonnage.estimate.support import layout_findings
+from tonnage.estimate.support import attention_findings, layout_findings
 from tonnage.fit.links import fast_domain, links
 from tonnage.fit.need import DEFAULT_MAX_PRICE_AGE_DAYS, Need
 from tonnage.fit.packages import Order
@@ -119,6 +119,9 @@ def engine(gpu: Gpu, need: Need) -> Judged:
             ),
             where.source,
         )
+    kernel = attention_findings(need.serving, need.training, gpu)
+    if kernel:
+        return Judged("engine", EXCLUDED, lambda: kernel[0].reason, "Dao-AILab/flash-attention README")
     if gpu.vendor in where.established:
         return Judged("engine", MET, lambda: f"{who} runs on {gpu.vendor}", where.source)
     if gpu.vendor in where.possible:
@@ -137,14 +140,10 @@ def native_dtypes(gpu: Gpu, weight_format: WeightFormat, need: Need) -> Judged:
     missing = [d for d in need.wanted.native_dtypes or () if d not in gpu.native_dtypes]
     if missing:
         return _dtypes(EXCLUDED, lambda: f"{gpu.name} has no native {', '.join(missing)}")
-    least = capability(weight_format.minimum_compute_capability)
+    needed = weight_format.least_capability(need.engine or need.framework)
+    least = capability(needed)
     if least is not None and have is not None and have < least:
-        return _dtypes(
-            EXCLUDED,
-            lambda: (
-                f"{weight_format.id} needs {weight_format.minimum_compute_capability}, {gpu.name} has {gpu.compute_capability}"
-            ),
-        )
+        return _dtypes(EXCLUDED, lambda: f"{weight_format.id} needs {needed}, {gpu.name} has {gpu.compute_capability}")
     if wanted is not None and have is None:
         return _dtypes(CONFIRM, lambda: f"{gpu.name} has no NVIDIA compute capability to compare")
     return _format_support(gpu, weight_format, need, have)

@@ -166,7 +166,11 @@ class WeightFormat(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Module names left in 16 bit by default."""
     base_type: str | None = None
     """file-mix: the GGML tensor type its matrices start from, before llama.cpp raises some."""
+    as_gguf: str | None = None
+    """Format of the GGUF file that the same numbers are published in: what llama.cpp and Ollama read in its place."""
     minimum_compute_capability: str | None = None
+    minimum_of_tools: dict[str, str] = {}
+    """Compute capability that an engine or framework asks for, where it is another."""
     native_dtype: str | None = None
     """Entry of Gpu.native_dtypes that computes in it natively."""
     engines: tuple[str, ...] = ()
@@ -178,6 +182,10 @@ class WeightFormat(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Bits per quantized weight (file-mix: per weight of Llama-3.1-8B): all there is for a bare count. [bits]"""
     source: str
     notes: str | None = None
+
+    def least_capability(self, tool: str | None) -> str | None:
+        """Oldest NVIDIA generation on which an engine or framework reads it."""
+        return self.minimum_of_tools.get(tool or "", self.minimum_compute_capability)
 
     def of_count(self, parameters: int) -> int:
         """So many parameters, when nobody knows the matrices they form. [bytes]"""
