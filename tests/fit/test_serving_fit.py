@@ -1,9 +1,13 @@
 """Real models under a real engine: what holds for every package."""
 
+import msgspec
 import pytest
 from fit_requests import catalog, offered, reasons, request, sku, statuses
 
+from tonnage.catalog import resolve
+from tonnage.estimate import estimate
 from tonnage.fit import fit
+from tonnage.spec.card import SizingCard
 
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 LARGE = "meta-llama/Llama-3.1-70B-Instruct"
@@ -156,3 +160,28 @@ def test_alternatives_of_a_card_that_does_not_fit_shorten_or_quantize():
     fields = {a.field for a in found.alternatives}
 
     assert {"/serving/max_model_len", "/weights/format"} & fields
+
+
+BLOCKS = "deepseek-ai/DeepSeek-V3.1"
+
+
+@pytest.mark.parametrize(
+    ("engine", "gpu", "expected"),
+    [
+        ("sglang", "mi300x", "met"),
+        ("vllm", "mi300x", "met"),
+        ("vllm", "a100-80gb-sxm", "met"),
+        ("sglang", "a100-80gb-sxm", "needs_confirmation"),
+        ("sglang", "mi250x", "needs_confirmation"),
+    ],
+)
+def test_fit_and_estimate_agree_on_kernels_of_block_fp8(engine, gpu, expected):
+    package = sku(gpu=gpu, gpus_per_host=8, max_hosts=4)
+    serving = {"engine": engine, "max_model_len": 4096, "concurrency": 1}
+    found = answer(BLOCKS, serving=serving, offer=offered(package), requirements={"duration": 1})
+    card = msgspec.convert({"model": BLOCKS, "serving": serving, "placement": {"gpu": gpu}}, SizingCard)
+    doubts = {f.reason for f in estimate(resolve(catalog(), card)).reasons if f.field == "/weights/format"}
+    best = found.candidates[0]
+
+    assert expected == statuses(best)["native_dtypes"]
+    assert ({reasons(best)["native_dtypes"]} if expected != "met" else set()) == doubts

@@ -169,18 +169,73 @@ def _formats(
     weight_format: WeightFormat,
     kv_formats: tuple[KvFormat, KvFormat] | None,
 ) -> Iterator[Finding]:
-    stated: list[tuple[WeightFormat | KvFormat, str]] = [(weight_format, "/weights/format")]
-    stated += [(kind, "/serving/kv_cache_dtype") for kind in dict.fromkeys(kv_formats or ())]
-    have = None if gpu is None else capability(gpu.compute_capability)
-    for kind, field in stated:
-        if engine is not None and kind.engines and not {"all", engine} & set(kind.engines):
-            words = f"{kind.id} is not among the formats {engine} is known to read; those that do: {', '.join(kind.engines)}"
-            yield Finding(status="needs_confirmation", reason=words, field=field)
-        needed = kind.least_capability(tool) if isinstance(kind, WeightFormat) else kind.minimum_compute_capability
-        least = capability(needed)
-        if not _is_plain(kind) and gpu is not None and have is not None and least is not None and have < least:
-            words = f"{kind.id} needs {needed}, {gpu.name} has {gpu.compute_capability}"
-            yield Finding(status="excluded", reason=words, field=field)
+    yield from format_findings(tool, engine, gpu, weight_format)
+    field = "/serving/kv_cache_dtype"
+    for kind in dict.fromkeys(kv_formats or ()):
+        yield from _named(engine, kind, field)
+        if gpu is not None:
+            yield from _too_old(gpu, kind, kind.minimum_compute_capability, field)
+
+
+@recent(4096)
+def format_findings(
+    tool: str | None, engine: str | None, gpu: Gpu | None, weight_format: WeightFormat
+) -> tuple[Finding, ...]:
+    """
+    What stands against a weight format; /estimate and /fit both ask this.
+
+    Args:
+        tool: Engine or framework, or None.
+        engine: Serving engine, or None.
+        gpu: The accelerator, None: any.
+        weight_format: How the weights are stored.
+
+    Returns:
+        Findings that are not met.
+    """
+    found = [*_named(engine, weight_format, "/weights/format")]
+    if gpu is not None:
+        if weight_format.kind != "plain":
+            found += _too_old(gpu, weight_format, weight_format.least_capability(tool), "/weights/format")
+        found += _without_kernels(engine, gpu, weight_format)
+    return tuple(found)
+
+
+def _named(engine: str | None, kind: WeightFormat | KvFormat, field: str) -> Iterator[Finding]:
+    if engine is not None and kind.engines and not {"all", engine} & set(kind.engines):
+        words = (
+            f"{kind.id} is not among the formats {engine} is known to read; those that do: {', '.join(kind.engines)}"
+        )
+        yield Finding(status="needs_confirmation", reason=words, field=field)
+
+
+def _too_old(gpu: Gpu, kind: WeightFormat | KvFormat, needed: str | None, field: str) -> Iterator[Finding]:
+    have, least = capability(gpu.compute_capability), capability(needed)
+    if have is not None and least is not None and have < least:
+        words = f"{kind.id} needs {needed}, {gpu.name} has {gpu.compute_capability}"
+        yield Finding(status="excluded", reason=words, field=field)
+
+
+def _without_kernels(engine: str | None, gpu: Gpu, weight_format: WeightFormat) -> Iterator[Finding]:
+    """Kernels that nobody has established on this accelerator."""
+    words, native, widened = "", weight_format.native_dtype, weight_format.weight_only_engines
+    if weight_format.id == "bf16" and "bf16" not in gpu.native_dtypes and engine in _REFUSES_BF16:
+        words = f"{gpu.name} has no native bf16: the engine has to be told dtype float16"
+    elif weight_format.kind == "linear" and gpu.vendor != "nvidia":
+        known = weight_format.kernels.get(engine or "", ())
+        if not {gpu.vendor, gpu.compute_capability} & set(known):
+            words = f"kernels of {weight_format.id} on {gpu.name} are not established"
+    elif widened is not None and engine is not None and engine not in widened and native not in gpu.native_dtypes:
+        words = (
+            f"{gpu.name} has no native {native}: weight-only kernels of {weight_format.id} are only established for "
+        )
+        words += ", ".join(widened)
+    if words:
+        yield Finding(status="needs_confirmation", reason=words, field="/weights/format")
+
+
+_REFUSES_BF16 = frozenset({"vllm", "sglang", "tgi"})
+"""Engines that do not emulate bf16."""
 
 
 def _too_long(serving: Serving, engine: str | None) -> tuple[Finding, ...]:
@@ -189,8 +244,3 @@ def _too_long(serving: Serving, engine: str | None) -> tuple[Finding, ...]:
         return ()
     reason = f"a request of {tokens} tokens is longer than max_model_len {serving.max_model_len}: the engine refuses it"
     return (Finding(status="excluded", reason=reason, field="/serving/max_model_len"),)
-
-
-def _is_plain(kind: WeightFormat | KvFormat) -> bool:
-    """16 and 32 bit numbers are emulated where hardware lacks them."""
-    return isinstance(kind, WeightFormat) and kind.kind == "plain"

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from tonnage.errors import Unsupported
 from tonnage.estimate.backends import capability
-from tonnage.estimate.support import attention_findings, layout_findings
+from tonnage.estimate.support import attention_findings, format_findings, layout_findings
 from tonnage.fit.links import fast_domain, links
 from tonnage.fit.need import DEFAULT_MAX_PRICE_AGE_DAYS, Need
 from tonnage.fit.packages import Order
@@ -140,26 +140,15 @@ def native_dtypes(gpu: Gpu, weight_format: WeightFormat, need: Need) -> Judged:
     missing = [d for d in need.wanted.native_dtypes or () if d not in gpu.native_dtypes]
     if missing:
         return _dtypes(EXCLUDED, lambda: f"{gpu.name} has no native {', '.join(missing)}")
-    needed = weight_format.least_capability(need.engine or need.framework)
-    least = capability(needed)
-    if least is not None and have is not None and have < least:
-        return _dtypes(EXCLUDED, lambda: f"{weight_format.id} needs {needed}, {gpu.name} has {gpu.compute_capability}")
-    if wanted is not None and have is None:
+    found = format_findings(need.engine or need.framework, need.engine, gpu, weight_format)
+    if wanted is not None and have is None and all(f.status != "excluded" for f in found):
         return _dtypes(CONFIRM, lambda: f"{gpu.name} has no NVIDIA compute capability to compare")
-    return _format_support(gpu, weight_format, need, have)
-
-
-def _format_support(gpu: Gpu, weight_format: WeightFormat, need: Need, have: tuple[int, int] | None) -> Judged:
-    if weight_format.id == "bf16" and "bf16" not in gpu.native_dtypes and need.engine in {"vllm", "sglang", "tgi"}:
-        return _dtypes(CONFIRM, lambda: f"{gpu.name} has no native bf16: the engine has to be told dtype float16")
-    if weight_format.kind != "plain" and have is None and weight_format.family != "gguf-file-type":
-        return _dtypes(CONFIRM, lambda: f"kernels of {weight_format.id} on {gpu.name} are not established")
-    if need.engine is not None and weight_format.engines and not {"all", need.engine} & set(weight_format.engines):
-        return _dtypes(CONFIRM, lambda: f"{weight_format.id} is not among the formats {need.engine} is known to load")
+    if found:
+        worst = max(VERDICTS.index(f.status) for f in found)
+        return _dtypes(worst, lambda: "; ".join(f.reason for f in found))
     native = weight_format.native_dtype
-    if native is None or native in gpu.native_dtypes:
-        return _dtypes(MET, lambda: f"{weight_format.id} runs on {gpu.name}")
-    return _dtypes(MET, lambda: f"{weight_format.id} runs on {gpu.name}, {native} only as storage")
+    stored = "" if native is None or native in gpu.native_dtypes else f", {native} only as storage"
+    return _dtypes(MET, lambda: f"{weight_format.id} runs on {gpu.name}{stored}")
 
 
 def _dtypes(status: int, say: Callable[[], str]) -> Judged:

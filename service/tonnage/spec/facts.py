@@ -174,6 +174,10 @@ class WeightFormat(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     native_dtype: str | None = None
     """Entry of Gpu.native_dtypes that computes in it natively."""
     engines: tuple[str, ...] = ()
+    kernels: dict[str, tuple[str, ...]] = {}
+    """By engine: vendors and architectures other than NVIDIA's on which its kernels are established."""
+    weight_only_engines: tuple[str, ...] | None = None
+    """Engines whose kernels widen the weights where a GPU lacks `native_dtype`; None: all of `engines`."""
     aliases: tuple[str, ...] = ()
     endings: tuple[str, ...] = ()
     """Endings of repository names that say a copy is stored in this format."""
