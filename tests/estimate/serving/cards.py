@@ -34,8 +34,9 @@ def catalog():
 
 
 def answer(config, weights=None, placement=None, **serving):
-    """Estimate of a card with this serving part."""
-    request = {"model": {"config": config}, "serving": serving, "placement": placement or {}}
+    """Estimate of a card with this serving part; the model is a config or an id."""
+    model = config if isinstance(config, str) else {"config": config}
+    request = {"model": model, "serving": serving, "placement": placement or {}}
     if weights is not None:
         request["weights"] = {"format": weights}
     return estimate(resolve(catalog(), msgspec.convert(request, SizingCard)))

@@ -140,3 +140,13 @@ def test_contexts_grow_the_cache_in_proportion(context):
     report = answer(LLAMA_8B, "gguf-q4-k-m", **{**ONE_SLOT, "max_model_len": context})
 
     assert 131_072 * context == size(report, "kv_cache")
+
+
+def test_a_projector_that_nobody_asked_for_is_named_among_the_unknowns():
+    def unknown(**fields):
+        report = answer("google/gemma-3-12b-it", "gguf-q4-k-m", {"gpu": "h100-sxm"}, engine="llama.cpp", **fields)
+        return [words for words in report.unknowns if "mmproj" in words]
+
+    assert 1 == len(unknown(max_model_len=8_192))
+    assert [] == unknown(max_model_len=8_192, multimodal={"images_per_prompt": 1})
+    assert [] == unknown(max_model_len=8_192, multimodal={"language_model_only": True})

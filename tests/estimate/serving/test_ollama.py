@@ -1,7 +1,7 @@
 import pytest
 from cards import LLAMA_8B, answer, assumed, size
 
-from tonnage.units import MiB
+from tonnage.units import GiB, MiB
 
 OLLAMA = {"engine": "ollama"}
 
@@ -52,3 +52,24 @@ def test_a_model_too_large_runs_partly_on_the_host():
 
     assert "needs_confirmation" == report.verdict
     assert report.required.expected <= report.capacity.usable_bytes
+
+
+def test_the_projector_is_loaded_whatever_the_prompt_holds():
+    report = answer("google/gemma-3-12b-it", "gguf-q4-k-m", {"gpu": "h100-sxm"}, **OLLAMA, max_model_len=8_192)
+    text = {"language_model_only": True}
+    alone = answer(
+        "google/gemma-3-12b-it", "gguf-q4-k-m", {"gpu": "h100-sxm"}, **OLLAMA, max_model_len=8_192, multimodal=text
+    )
+
+    assert 0.7 * GiB < size(report, "vision_encoder") < 1.2 * GiB
+    assert assumed(report)["serving.multimodal.language_model_only"] is False
+    assert not any(item.component == "vision_encoder" for item in alone.gpus[0].phases[0].items)
+
+
+def test_layers_make_room_for_the_projector():
+    small = {"gpu": "rtx-3070"}
+    with_it = answer("google/gemma-3-12b-it", "gguf-q4-k-m", small, **OLLAMA, max_model_len=8_192)
+    text = {"language_model_only": True}
+    without = answer("google/gemma-3-12b-it", "gguf-q4-k-m", small, **OLLAMA, max_model_len=8_192, multimodal=text)
+
+    assert size(with_it, "weights") < size(without, "weights")

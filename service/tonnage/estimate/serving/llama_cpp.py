@@ -32,7 +32,7 @@ from tonnage.spec.report import (
     exactly,
 )
 from tonnage.spec.workload import Workload
-from tonnage.units import GiB, MiB
+from tonnage.units import GiB, MiB, format_size
 
 _INVALIDATED_BY = (
     "another build: compute buffers shrank twice in 2026",
@@ -69,14 +69,14 @@ def account_of(workload: Workload, chosen: Settings) -> Account:
     parts = file_weights(model, workload.weight_format, workload.formats, workload.weight_bytes)
     fit = fitted(workload, parts, chosen)
     chosen, found = fit.chosen, fit.devices
-    tower = parts.projector and _wants_images(workload)
-    loads = tuple(_load(workload, device, chosen, parts, tower=bool(tower)) for device in found)
+    tower = bool(parts.projector and (chosen.projector or _wants_images(workload)))
+    loads = tuple(_load(workload, device, chosen, parts, tower=tower) for device in found)
     return Account(
         loads=loads,
         kv_cache=_kv_report(found, chosen),
         host=_host(workload, chosen, parts, fit.layers),
         assumptions=tuple(_with_layers(chosen.assumptions, fit.layers)),
-        unknowns=_unknowns(workload),
+        unknowns=_unknowns(workload, parts, tower=tower),
         invalidated_by=_INVALIDATED_BY,
         findings=(*fit.given_up, *_findings(workload, chosen), *version_findings(workload)),
     )
@@ -113,6 +113,11 @@ def _wants_images(workload: Workload) -> bool:
     if multimodal is None or multimodal.language_model_only:
         return False
     return bool(multimodal.images_per_prompt or multimodal.videos_per_prompt or multimodal.audios_per_prompt)
+
+
+def _text_alone(workload: Workload) -> bool:
+    multimodal = workload.serving.multimodal if workload.serving is not None else None
+    return multimodal is not None and (multimodal.language_model_only or multimodal.images_per_prompt == 0)
 
 
 def _kv_report(found: tuple[Device, ...], chosen: Settings) -> KvCache | None:
@@ -169,8 +174,13 @@ def _demand(workload: Workload, chosen: Settings) -> list[Finding]:
     return found
 
 
-def _unknowns(workload: Workload) -> tuple[str, ...]:
+def _unknowns(workload: Workload, parts: FileWeights, *, tower: bool) -> tuple[str, ...]:
     found = []
+    if parts.projector and not tower and not _text_alone(workload):
+        size = format_size(parts.projector)
+        found.append(
+            f"projector (--mmproj, {size} in 16 bit): not counted unless multimodal states what a prompt holds"
+        )
     if workload.draft is not None:
         found.append("draft model: its weights, cache and graph are not counted")
     if workload.serving is not None and workload.serving.lora is not None:

@@ -57,7 +57,7 @@ def budget(workload: Workload, chosen: Settings) -> int | None:
     if gpu is None or margin is None:
         return None
     context = device_context.cuda(multiprocessors=gpu.multiprocessors or 0) if gpu.vendor == "nvidia" else 0
-    return gpu.memory_usable_bytes - margin - context - workload.reserve_bytes
+    return gpu.memory_usable_bytes - margin - context - workload.reserve_bytes - chosen.projector
 
 
 def _fits(workload: Workload, parts: FileWeights, chosen: Settings, layers: int, free: int) -> bool:

@@ -44,6 +44,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     every_token: bool
     """Logits (or embeddings) of every token are wanted."""
     assumptions: tuple[Assumption, ...]
+    projector: int = 0
+    """Vision and audio towers that are loaded whatever the prompt holds. [bytes]"""
 
     @property
     def padding(self) -> int:

@@ -69,10 +69,19 @@ def settings(workload: Workload) -> Settings:
         draft_tokens=0,
         every_token=is_encoder(model),
         assumptions=(),
+        projector=_projector(serving, parts, notes),
     )
     slotted = _with_slots(workload, parts, base, serving, notes)
     batched = _with_batch(workload, parts, slotted, serving, notes)
     return replace(batched, assumptions=tuple(notes))
+
+
+def _projector(serving: card.Ollama, parts: FileWeights, notes: list[Assumption]) -> int:
+    """Ollama starts its runner with the model's projector, whether or not a prompt holds images."""
+    if not parts.projector or (serving.multimodal is not None and serving.multimodal.language_model_only):
+        return 0
+    notes.append(Assumption("serving.multimodal.language_model_only", False, "the projector is loaded with the model"))
+    return parts.projector
 
 
 def _context(workload: Workload, serving: card.Ollama, release: Release, notes: list[Assumption]) -> int:
