@@ -7,11 +7,14 @@ import sys
 from xml.etree import ElementTree as ET
 
 import pytest
+from msgspec.structs import replace
 from tests.golden.predictions import cases
 
 from tonnage import render
 from tonnage.library import estimate, fit
 from tonnage.render.svg import LEFT, RIGHT, SPARE, WIDTH
+from tonnage.render.words import largest_first
+from tonnage.spec.report import Amount
 from tonnage.units import format_size
 
 NAMES = (
@@ -92,7 +95,7 @@ def test_a_summary_says_every_item_of_the_peak(name):
     phase = next(p for p in answer.phases if p.phase == answer.peak.phase)
 
     assert f"| required | {format_size(answer.required.expected)} |" in text
-    for item in phase.items:
+    for item in largest_first(phase.items):
         assert f"| {item.component} | {format_size(item.bytes.expected)} |" in text
 
 
@@ -112,3 +115,15 @@ def test_every_process_draws_the_same():
     }  # fmt: skip
 
     assert 1 == len(drawn)
+
+
+def test_items_of_a_few_bytes_are_told_in_one_line():
+    answer = estimate(CASES["trl lora llama 8b"])
+    phase = next(p for p in answer.phases if p.phase == answer.peak.phase)
+    tiny = [replace(phase.items[0], component=name, bytes=Amount(4, 4, 4)) for name in ("workspace", "dequantization")]
+    answer = replace(answer, phases=(replace(phase, items=(phase.items[0], *tiny)),))
+
+    for text in (render.table.estimate(answer), render.markdown.estimate(answer)):
+        assert "2 items below 1.00 KiB" in text
+        assert "8 B" in text
+        assert "dequantization" not in text

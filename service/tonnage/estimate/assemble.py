@@ -129,7 +129,7 @@ def assemble(workload: Workload, account: Account) -> Estimate:
     """
     gpus, worst, _, required, reserve, claim = judge(workload, account)
     capacity = _capacity(workload)
-    reasons = _reasons(required, claim, capacity, account.findings)
+    reasons = _reasons(required, claim, gpus[worst].peak.device, capacity, account.findings)
     if reserve:
         gpus = tuple(_with_reserve(report, reserve) for report in gpus)
     return Estimate(
@@ -204,7 +204,7 @@ def compare(amount: Amount, usable: int) -> Verdict:
 
 
 def _reasons(
-    required: Amount, claim: Amount | None, capacity: Capacity | None, findings: tuple[Finding, ...]
+    required: Amount, claim: Amount | None, peak: Amount, capacity: Capacity | None, findings: tuple[Finding, ...]
 ) -> tuple[Finding, ...]:
     if capacity is None:
         return findings
@@ -212,6 +212,8 @@ def _reasons(
     reasons = [_capacity_finding("required", required, usable)]
     if claim is not None and (status := compare(claim, usable)) != "met":
         reasons.append(_capacity_finding("the engine's claim and what it takes outside it", claim, usable, status))
+    if claim is None and required.high <= usable < peak.high:
+        reasons.append(_given_back(peak))
     return tuple(reasons) + findings
 
 
@@ -222,6 +224,13 @@ def _capacity_finding(what: str, amount: Amount, usable: int, status: Verdict | 
     return Finding(
         status=status, reason=f"{what}: {band} {relation} {format_size(usable)} usable", field="/placement/gpu"
     )
+
+
+def _given_back(peak: Amount) -> Finding:
+    """Why a peak above the card is met."""
+    pool = f"the peak of up to {format_size(peak.high)} is that of a pool without limit"
+    words = f"{pool}: on a full card the allocator gives unused blocks back, so required decides"
+    return Finding(status="met", reason=words, field="/placement/gpu")
 
 
 def _verdict(reasons: tuple[Finding, ...]) -> Verdict:

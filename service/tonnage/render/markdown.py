@@ -4,7 +4,17 @@ import re
 from collections.abc import Sequence
 
 from tonnage.render.table import model_rows
-from tonnage.render.words import MARKS, clean, largest_first, layout, model_line, package, price, worst_phase
+from tonnage.render.words import (
+    MARKS,
+    clean,
+    largest_first,
+    layout,
+    model_line,
+    package,
+    price,
+    small_ones,
+    worst_phase,
+)
 from tonnage.spec.fit import FitAnswer
 from tonnage.spec.fit_models import ModelsAnswer
 from tonnage.spec.report import Amount, Estimate
@@ -24,9 +34,13 @@ def estimate(answer: Estimate) -> str:
     lines += [f"- {_escaped(f.reason)}" for f in answer.reasons]
     lines += [f"- unknown: {_escaped(u)}" for u in answer.unknowns]
     if (phase := worst_phase(answer)) is not None:
-        rows = [(*_fact(i.component, i.bytes), i.basis, i.law) for i in largest_first(phase.items)]
+        rows: list[tuple[str, ...]] = [
+            (*_fact(i.component, i.bytes), i.basis, i.law) for i in largest_first(phase.items)
+        ]
+        if (small := small_ones(phase.items)) is not None:
+            rows.append((*_fact(*small), "", ""))
         heading = ("item", "expected", "95 % band", "known", "law")
-        folded = f"<details><summary>{len(rows)} items of {phase.phase}</summary>"
+        folded = f"<details><summary>{len(phase.items)} items of {phase.phase}</summary>"
         lines += ["", folded, "", *_table(heading, rows, numbers=(1,)), "", "</details>"]
     return "\n".join([*lines, "", f"`{answer.digest}`"]) + "\n"
 

@@ -2,7 +2,18 @@
 
 from collections.abc import Sequence
 
-from tonnage.render.words import MARKS, band, clean, largest_first, layout, model_line, package, price, worst_phase
+from tonnage.render.words import (
+    MARKS,
+    band,
+    clean,
+    largest_first,
+    layout,
+    model_line,
+    package,
+    price,
+    small_ones,
+    worst_phase,
+)
 from tonnage.spec.fit import Candidate, CandidateMemory, FitAnswer
 from tonnage.spec.fit_models import ModelsAnswer
 from tonnage.spec.report import Diagnosis, Estimate, Remedy
@@ -111,6 +122,10 @@ def _items(answer: Estimate) -> list[str]:
         (i.component, *(format_size(b) for b in (i.bytes.expected, i.bytes.low, i.bytes.high)), i.basis, i.law)
         for i in largest_first(phase.items)
     ]
+    small = small_ones(phase.items)
+    if small is not None:
+        words, sum_of = small
+        rows.append((words, *(format_size(b) for b in (sum_of.expected, sum_of.low, sum_of.high)), "", ""))
     return columns(rows, right=(1, 2, 3))
 
 

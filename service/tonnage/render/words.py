@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from tonnage.spec.card import Placement
 from tonnage.spec.fit import Candidate, CandidatePrice
 from tonnage.spec.report import Amount, Estimate, MemoryItem, Phase
-from tonnage.units import format_size
+from tonnage.units import KiB, format_size
 
 MARKS = {"met": "met", "needs_confirmation": "to confirm", "excluded": "excluded", None: "no capacity given"}
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff]|[\ud800-\udfff]")
@@ -49,8 +49,21 @@ def worst_phase(estimate: Estimate) -> Phase | None:
 
 
 def largest_first(items: Iterable[MemoryItem]) -> list[MemoryItem]:
-    """Items by expected size, the name deciding ties."""
-    return sorted(items, key=lambda i: (-i.bytes.expected, i.component))
+    """Items worth a line of their own by expected size, the name deciding ties."""
+    return sorted((i for i in items if i.bytes.high >= SMALL), key=lambda i: (-i.bytes.expected, i.component))
+
+
+SMALL = 1 * KiB
+"""Items that cannot reach this are told together. [bytes]"""
+
+
+def small_ones(items: Iterable[MemoryItem]) -> tuple[str, Amount] | None:
+    """Items too small for a line of their own, as one: how many, and their sum."""
+    small = [i.bytes for i in items if i.bytes.high < SMALL]
+    if not small:
+        return None
+    words = f"{len(small)} item{'s' * (len(small) > 1)} below {format_size(SMALL)}"
+    return words, Amount(sum(a.low for a in small), sum(a.expected for a in small), sum(a.high for a in small))
 
 
 def price(cost: CandidatePrice | None) -> str:

@@ -7,6 +7,7 @@ from asking import LLAMA, PARAMETERS, allocated, answer, card, catalog, item, ph
 from tonnage.catalog import resolve
 from tonnage.estimate import estimate
 from tonnage.spec.card import SizingCard
+from tonnage.units import format_size
 
 WEIGHTS = 2 * PARAMETERS
 CHECKPOINTED = {"gradient_checkpointing": "full"}
@@ -293,3 +294,38 @@ def test_states_that_page_to_the_host_are_never_required():
     paged, plain = (answer(optimizer=name, **CHECKPOINTED) for name in ("paged_adamw", "adamw"))
 
     assert paged.required.high < plain.required.low
+
+
+GEMMA = {"model": "google/gemma-3-27b-it", "placement": {"gpu": "h100-sxm"}}
+RUN = {"framework": "trl", "method": "lora", "lora": {"rank": 16}, "micro_batch_size": 1}
+
+
+def whole(**card):
+    return estimate(resolve(catalog(), msgspec.convert(card, SizingCard)))
+
+
+def test_a_loss_nobody_stated_is_named_where_the_high_end_allows_for_another():
+    run = {
+        "framework": "unsloth",
+        "method": "qlora",
+        "lora": {"rank": 16},
+        "micro_batch_size": 2,
+        "sequence_length": 2048,
+    }
+    asked = {"model": "Qwen/Qwen3-8B", "placement": {"gpu": "t4"}}
+    open_, stated = (whole(**asked, training=run | more) for more in ({}, {"cross_entropy": "fused_linear"}))
+    said = [u for u in open_.unknowns if "the loss is not stated" in u]
+
+    assert open_.required.high > max(p.total.device.high for p in open_.phases)
+    assert 1 == len(said)
+    assert format_size(open_.required.high - stated.required.high) in said[0]
+    assert not [u for u in stated.unknowns if "the loss is not stated" in u]
+
+
+@pytest.mark.parametrize(("length", "above"), [(1024, False), (4096, True)])
+def test_a_peak_above_the_card_that_is_met_says_why(length, above):
+    found = whole(**GEMMA, training=RUN | {"sequence_length": length})
+
+    assert "met" == found.verdict
+    assert above == (found.peak.device.high > found.capacity.usable_bytes)
+    assert above == any("gives unused blocks back" in r.reason for r in found.reasons)

@@ -13,6 +13,7 @@ from tonnage.laws.reserved import unavoidable, whole_share
 from tonnage.spec.facts import Gpu
 from tonnage.spec.report import Account, Amount, Assumption, GpuLoad, MemoryItem, PhaseItems
 from tonnage.spec.workload import Workload
+from tonnage.units import format_size
 
 _UNKNOWNS = (
     "data loading, metrics and evaluation with larger batches than training",
@@ -71,9 +72,20 @@ def _on_card(job: Solved, gpu: Gpu | None) -> Account:
         host=job.host,
         trainable_parameters=job.trainable_parameters,
         assumptions=job.settings.assumptions,
-        unknowns=_UNKNOWNS + job.unknowns,
+        unknowns=_UNKNOWNS + job.unknowns + _open_loss(job),
         invalidated_by=_INVALIDATED_BY,
         findings=job.findings,
+    )
+
+
+def _open_loss(job: Solved) -> tuple[str, ...]:
+    """Why the high end of `required` lies above that of every phase."""
+    more = max(stage.open_loss for stage in job.stages)
+    if not more:
+        return ()
+    words = "the loss is not stated: full logits in fp32 would take"
+    return (
+        f"{words} {format_size(more)} more than the one assumed; the high end of required allows for them, no phase does",
     )
 
 
