@@ -4,6 +4,7 @@ from typing import Any
 
 from tonnage.architecture.fields import Fields
 from tonnage.architecture.tensors import linear, norm
+from tonnage.errors import ContradictoryWorkload
 from tonnage.spec.model import Attention, Component, Tensor
 
 
@@ -22,12 +23,14 @@ def head_attention(fields: Fields) -> tuple[Attention, list[Tensor]]:
 
 def _facts(fields: Fields) -> Attention:
     heads, head_dim = fields.integer("num_attention_heads"), fields.integer("head_dim")
+    kv_heads = fields.integer("num_key_value_heads")
+    _refuse_uneven(fields, heads, kv_heads, head_dim)
     kind = fields.kind
     windowed = kind in ("sliding", "chunked")
     return Attention(
         kind=_KIND.get(kind, "full"),
         num_attention_heads=heads,
-        num_key_value_heads=fields.integer("num_key_value_heads"),
+        num_key_value_heads=kv_heads,
         head_dim=head_dim,
         v_head_dim=fields.optional("value_head_dim") or head_dim,
         window=fields.integer("window") if windowed else None,
@@ -43,6 +46,22 @@ def _facts(fields: Fields) -> Attention:
         **positions(fields, head_dim),
         softcap=fields.flag("softcap"),
     )
+
+
+def _refuse_uneven(fields: Fields, heads: int, kv_heads: int, head_dim: int) -> None:
+    """Every key head serves the same number of query heads; heads without a size of their own share the hidden size."""
+    if heads % kv_heads:
+        key = fields.key("num_key_value_heads")
+        raise ContradictoryWorkload(
+            f"{key} must divide the {heads} attention heads, {kv_heads} does not", pointer=f"{fields.pointer}/{key}"
+        )
+    hidden = fields.integer("hidden_size")
+    if hidden % heads and head_dim == hidden // heads and not (fields.nested or fields.states("head_dim")):
+        key = fields.key("hidden_size")
+        raise ContradictoryWorkload(
+            f"{key} {hidden} is no multiple of the {heads} attention heads, and head_dim is not stated",
+            pointer=f"{fields.pointer}/{key}",
+        )
 
 
 _KIND: dict[str, Any] = {"sliding": "sliding", "chunked": "chunked", "cross": "cross", "encoder": "encoder"}

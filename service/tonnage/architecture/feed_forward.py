@@ -2,6 +2,7 @@
 
 from tonnage.architecture.fields import Fields
 from tonnage.architecture.tensors import linear
+from tonnage.errors import ContradictoryWorkload
 from tonnage.spec.model import Component, Mlp, Moe, Shard, Tensor
 
 
@@ -29,9 +30,16 @@ def dense(fields: Fields) -> tuple[Mlp, list[Tensor]]:
 def mixture(fields: Fields) -> tuple[Moe, list[Tensor]]:
     """Facts and tensors of routed experts, their router and shared experts."""
     hidden = fields.integer("hidden_size")
+    experts, chosen = fields.integer("num_experts"), fields.integer("num_experts_per_tok")
+    if chosen > experts:
+        key = fields.key("num_experts_per_tok")
+        raise ContradictoryWorkload(
+            f"{key} {chosen} is above the {experts} experts ({fields.key('num_experts')})",
+            pointer=f"{fields.pointer}/{key}",
+        )
     facts = Moe(
-        num_experts=fields.integer("num_experts"),
-        num_experts_per_tok=fields.integer("num_experts_per_tok"),
+        num_experts=experts,
+        num_experts_per_tok=chosen,
         moe_intermediate_size=fields.integer("moe_intermediate_size"),
         gated=fields.flag("gated"),
         shared_intermediate_size=fields.count("shared_intermediate_size"),

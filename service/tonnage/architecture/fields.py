@@ -176,6 +176,10 @@ class Fields:
         stated = ", ".join(f"{k} = {self._config[k]!r:.60}" for k in keys if k in self._config)
         return ContradictoryWorkload(f"the config cannot be read: {stated or text}", pointer=self.pointer)
 
+    def states(self, name: str) -> bool:
+        """Whether the config itself, its class or the table gives a field, so that nothing is derived in its place."""
+        return self._stated(name) is not None
+
     def _stated_or_none(self, name: str) -> Any:
         return self._values.get(name) if name in self._values else self._stated(name)
 

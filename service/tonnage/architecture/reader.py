@@ -13,8 +13,9 @@ from tonnage.architecture.generic import generic_table, unknown_fields
 from tonnage.architecture.gguf_header import config_of, content_key, header_content, probably_tied, stored_format
 from tonnage.architecture.prediction import prediction_layers, prediction_tensors
 from tonnage.architecture.published import Comparison, best_reading, quantization_of
+from tonnage.architecture.stated import DTYPES, refuse_odd_values
 from tonnage.architecture.tables import tables
-from tonnage.errors import MissingFact
+from tonnage.errors import ContradictoryWorkload, MissingFact
 from tonnage.kept import Kept, weigh
 from tonnage.spec.model import Model
 
@@ -24,7 +25,6 @@ KEPT = 1024
 
 _HELD_PER_MODEL, _HELD_PER_BYTE, _HELD_PER_TENSOR, _HELD_PER_LAYER = 12_000, 12, 1_500, 200
 """What all caches together hold of an architecture, by trials on described ones of every shape. [bytes]"""
-_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "half": "fp16", "float": "fp32"}
 _GGUF_DTYPES = {"bf16": "bf16", "fp32": "fp32", "gguf-f16": "fp16"}
 _kept: Kept[bytes, Model] = Kept(KEPT)
 
@@ -77,11 +77,16 @@ def _keep(key: bytes, model: Model) -> Model:
 
 def _read(config: Mapping[str, Any], parameters: int | None) -> Model:
     model_type = config.get("model_type")
-    if not isinstance(model_type, str):
+    if model_type is None:
         raise MissingFact(
             "the config lacks model_type: without it the architecture is not defined",
             pointer="/model/config/model_type",
         )
+    if not isinstance(model_type, str):
+        raise ContradictoryWorkload(
+            f"model_type must be a text such as 'llama', not {model_type!r:.60}", pointer="/model/config/model_type"
+        )
+    refuse_odd_values(config)
     table = tables().get(model_type)
     known = table is not None
     reading, comparison = best_reading(Fields(table or generic_table(config), config, given=_task(config)), parameters)
@@ -158,7 +163,7 @@ def _rope_scaling(text: Fields) -> dict[str, Any] | None:
 def _dtype(*configs: Mapping[str, Any]) -> str:
     stated = [c.get(key) for c in configs for key in ("torch_dtype", "dtype")]
     words = [str(word).removeprefix("torch.") for word in stated if word]
-    return next((_DTYPES[word] for word in words if word in _DTYPES), "bf16")
+    return next((DTYPES[word] for word in words if word in DTYPES), "bf16")
 
 
 def read_gguf(
