@@ -50,6 +50,12 @@ async def test_blank_lines_and_carriage_returns_are_nothing(client: httpx.AsyncC
     assert 2 == len(await answered(client, b"\n\r\n" + count(1) + b"\r\n  \n" + count(2) + b"\n\n"))
 
 
+async def test_a_problem_names_its_line_in_the_body_blank_ones_counted(client: httpx.AsyncClient) -> None:
+    answers = await answered(client, b"\n\n{\n\r\n" + count(1) + b"\n{")
+
+    assert ["/estimate#line=3", None, "/estimate#line=6"] == [answer.get("instance") for answer in answers]
+
+
 async def test_an_empty_batch_has_an_empty_answer(client: httpx.AsyncClient) -> None:
     assert [] == await answered(client, b"")
 

@@ -55,6 +55,29 @@ def test_what_is_not_json_or_nested_too_deeply_is_a_400(body: bytes) -> None:
 @pytest.mark.parametrize(
     ("body", "pointer"),
     [
+        (b'{"model": {"parameters": 1e400}}', "/model/parameters"),
+        (b'{"model": {"config": {"a/b": [1, -1e400]}}}', "/model/config/a~1b/1"),
+    ],
+)
+def test_a_number_out_of_range_is_pointed_at(body: bytes, pointer: str) -> None:
+    problem = refused(body)
+
+    assert (422, pointer) == (problem.kind.status, problem.errors[0].pointer)
+    assert f"{pointer}: the number is out of range: a 64-bit float ends at 1.8e308" == problem.detail
+
+
+@pytest.mark.parametrize("half", [b"\\ud800", b"\\uDC00", b"\\ud800\\u0041"])
+def test_half_of_a_surrogate_pair_is_named(half: bytes) -> None:
+    assert f"{half[:6].decode()} is half of a surrogate pair" in refused(b'{"model": "%s"}' % half).detail
+
+
+def test_an_infinite_number_in_a_deep_body_is_refused_all_the_same() -> None:
+    assert outcome(b'{"model": ' + b"[" * 900 + b"1e400" + b"]" * 900 + b"}") in (400, 422)
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
         (b"{}", "/model"),
         (b"null", ""),
         (b"[]", ""),
@@ -66,7 +89,7 @@ def test_what_is_not_json_or_nested_too_deeply_is_a_400(body: bytes) -> None:
         (b'{"model": "a", "placement": {"tensor_parallel_size": true}}', "/placement/tensor_parallel_size"),
         (b'{"model": "a", "placement": {"tensor_parallel_size": 0}}', "/placement/tensor_parallel_size"),
         (b'{"model": "a", "reserve": 99999999999999999999999999}', "/reserve"),
-        (b'{"model": "a", "reserve": 1e400}', ""),
+        (b'{"model": "a", "reserve": 1e400}', "/reserve"),
         (b'{"model": "a", "reserve": "6G"}', "/reserve"),
         (b'{"model": "a", "serving": {}}', "/serving/engine"),
         (b'{"model": "a", "serving": {"engine": "vlm"}}', "/serving/engine"),

@@ -93,7 +93,7 @@ def test_a_field_of_both_kinds_follows_the_kind_of_the_card() -> None:
     [
         (b"model=a&modle=b", "/modle"),
         (b"model=a&model=b", "/model"),
-        (b"model=a&weights_format=x&weights.format=y", "/weights.format"),
+        (b"model=a&weights_format=x&weights.format=y", "/weights/format"),
         (b"model=a&gpu=", "/placement/gpu"),
         (b"", "/model"),
         (b"model=a&max_model_len=4096", "/engine"),
@@ -106,7 +106,8 @@ def test_a_field_of_both_kinds_follows_the_kind_of_the_card() -> None:
         (b"model=a&engine=vllm&gpu_memory_utilization=1.5", "/serving/gpu_memory_utilization"),
         (b"model=a&engine=vllm&enforce_eager=yes", "/enforce_eager"),
         (b"model=a&engine=vllm&method=lora", "/method"),
-        (b"model=a&reserve=5&reserve.fraction=0.1", "/reserve.fraction"),
+        (b"model=a&reserve=5&reserve.fraction=0.1", "/reserve/fraction"),
+        (b"model.parameters=many", "/model/parameters"),
         (b"model=%FF", ""),
         (b"model=a%0A", "/model"),
         (b"model=a&engine=vllm&n_gpu_layers=4", "/serving/n_gpu_layers"),

@@ -342,3 +342,23 @@ def test_examples_of_the_interface_resolve(catalog, repository):
         body = story["request"].get("body") or {}
         if story["response"]["status"] == 200 and story["request"]["path"] == "/estimate" and body:
             assert resolve(catalog, msgspec.convert(body, SizingCard)).catalog_version == catalog.version
+
+
+@pytest.mark.parametrize("version", ["abc", "vv1", "unknown", "v"])
+def test_a_version_that_is_neither_a_release_nor_a_date_is_refused(resolved, version):
+    for workload, pointer in (
+        ({"serving": {"engine": "vllm", "engine_version": version}}, "/serving/engine_version"),
+        ({"training": {"framework": "trl", "framework_version": version}}, "/training/framework_version"),
+    ):
+        with pytest.raises(SizingError, match=f"'{version}' is no version.*0.11.0.*2025-09") as refused:
+            resolved(**workload)
+        assert pointer == refused.value.pointer
+
+
+@pytest.mark.parametrize(
+    "version",
+    ["0.7", "0.19.2rc1.dev134", "v0.5.1", "b4900", "2024", "2024-09", "2026-09-01", "0.8.5.post1", "main", "nightly"],
+)
+def test_versions_as_projects_write_them_are_read(resolved, version):
+    assert resolved(serving={"engine": "vllm", "engine_version": version}).profile is not None
+    assert resolved(training={"framework": "trl", "framework_version": version}).profile is not None

@@ -107,7 +107,7 @@ def test_lines_can_become_a_table_and_a_table_lines(tonnage, cards, table, tmp_p
     tonnage("bulk", cards, tmp_path / "out.csv")
     tonnage("bulk", table, tmp_path / "out.ndjson", "--keep", "team")
 
-    assert [str(n + 1) for n in range(9)] == [row["line"] for row in rows_of(tmp_path / "out.csv")]
+    assert [str(n) for n in (1, 2, 3, 5, 6, 7, 8, 9, 10)] == [row["line"] for row in rows_of(tmp_path / "out.csv")]
     assert 3 == len((tmp_path / "out.ndjson").read_text().splitlines())
 
 

@@ -48,6 +48,15 @@ def test_a_session_over_standard_input_and_output(process):
     assert "verdict    met" in answer["result"]["content"][0]["text"]
 
 
+@pytest.mark.parametrize("arguments", [[1], "gpu", 0])
+def test_arguments_that_are_no_object_are_said_to_be_none(server, arguments):
+    params = {"name": "estimate", "arguments": arguments}
+    reply = server.reply(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}))
+
+    assert -32602 == reply["error"]["code"]
+    assert "arguments must be an object" in reply["error"]["message"]
+
+
 def test_an_unknown_revision_gets_the_newest_known(server):
     hello = server.reply(
         '{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "1999-01-01"}}'

@@ -49,9 +49,8 @@ class BatchAnswer:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         loop = asyncio.get_running_loop()
         async with _Outlet(send, self._context.runtime.held) as outlet:
-            number, turn = 0, loop.time()
-            async for line in self._lines(receive):
-                number += 1
+            turn = loop.time()
+            async for number, line in self._lines(receive):
                 await outlet.put(await self._answered(scope["path"], number, line))
                 if loop.time() - turn > _TURN_SECONDS:
                     self._extend(scope)
@@ -77,9 +76,9 @@ class BatchAnswer:
             self._telemetry.batch_problem(problem.kind.slug)
             return encode(problem.document(f"{path}#line={number}")) + b"\n"
 
-    async def _lines(self, receive: Any) -> AsyncIterator[bytes | None]:
-        """Lines that are not blank; None for one over the limit, whose rest is skipped."""
-        held, skipping, more = bytearray(), False, True
+    async def _lines(self, receive: Any) -> AsyncIterator[tuple[int, bytes | None]]:
+        """Lines that are not blank, by their number in the body; None for one over the limit, whose rest is skipped."""
+        held, skipping, more, number = bytearray(), False, True, 0
         while more:
             message = await receive()
             self._extend(self._context.scope)
@@ -92,15 +91,17 @@ class BatchAnswer:
                 skipping = False
                 del complete[0]
             for line in complete:
+                number += 1
                 if line.strip():
-                    yield bytes(line) if len(line) <= self._limit else None
+                    yield number, bytes(line) if len(line) <= self._limit else None
             if skipping or len(held) > self._limit:
                 if not skipping:
-                    yield None
+                    number += 1
+                    yield number, None
                 skipping, held = True, bytearray()
                 self._context.runtime.held.release(self._context.scope["state"])
         if held.strip() and not skipping:
-            yield bytes(held)
+            yield number + 1, bytes(held)
 
 
 class _Outlet:

@@ -5,6 +5,8 @@ Strings are never numbers, unknown fields are refused, an integral float is an i
 happy path is one call of msgspec; everything that explains a refusal happens only once something is wrong.
 """
 
+import json
+import math
 import re
 import types
 import typing
@@ -41,6 +43,9 @@ _MAX_SHOWN = 100
 
 _PATH = re.compile(r"^(?P<detail>.*?)(?: - at (?P<key>`key` in )?`\$(?P<path>.*)`)?$", re.DOTALL)
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
+_SURROGATES = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+)
 _UNKNOWN_FIELD = re.compile(r"^Object contains unknown field `(.*)`$", re.DOTALL)
 _MISSING_FIELD = re.compile(r"^Object missing required field `(.*)`$", re.DOTALL)
 _BAD_ENUM = re.compile(r"^Invalid (?:enum )?value '(.*)'$", re.DOTALL)
@@ -118,10 +123,40 @@ def untyped(body: bytes) -> Any:
     except RecursionError as error:
         raise ProblemError(MALFORMED, f"nested deeper than {MAX_DEPTH} levels") from error
     except msgspec.ValidationError as error:
-        raise ProblemError(INVALID, str(error), errors=[FieldError("", str(error))]) from error
+        raise _too_large_number(body) or explained(error, object) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        detail = "the body is empty" if not body.strip() else str(error)
+        detail = "the body is empty" if not body.strip() else _lone_surrogate(body) or str(error)
         raise ProblemError(MALFORMED, detail) from error
+
+
+def _lone_surrogate(body: bytes) -> str:
+    """Half of a UTF-16 pair escaped alone, which no text holds; msgspec says that the data ends there."""
+    found = _SURROGATES.search(body)
+    return f"{found[0].decode()} is half of a surrogate pair: the text is not Unicode" if found else ""
+
+
+def _too_large_number(body: bytes) -> ProblemError | None:
+    """Where a body holds a number beyond 64-bit floats, for which msgspec has no path."""
+    try:
+        path = _path_to_infinity(json.loads(body))
+    except (ValueError, RecursionError):
+        return None
+    if path is None:
+        return None
+    pointer = "".join(f"/{escape(step)}" for step in path)
+    detail = "the number is out of range: a 64-bit float ends at 1.8e308"
+    return ProblemError(INVALID, f"{pointer or 'the request'}: {detail}", errors=[FieldError(pointer, detail)])
+
+
+def _path_to_infinity(value: Any) -> tuple[str, ...] | None:
+    if isinstance(value, float):
+        return () if math.isinf(value) else None
+    children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for step, child in children:
+        path = _path_to_infinity(child)
+        if path is not None:
+            return (str(step), *path)
+    return None
 
 
 def media_type(content_type: bytes | None) -> bytes:

@@ -102,7 +102,7 @@ def flag(given: dict[str, str], name: str) -> bool:
 
 def refusal(name: str, detail: str, close: list[str] | None = None) -> ProblemError:
     """The 422 for a query parameter."""
-    pointer = f"/{shortened(name)}" if name else ""
+    pointer = f"/{shortened(name).replace('.', '/')}" if name else ""
     return ProblemError(INVALID, detail, errors=[FieldError(pointer, detail, close or UNSET)])
 
 

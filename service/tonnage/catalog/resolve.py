@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from tonnage.catalog.contents import Catalog
 from tonnage.catalog.gpus import find_gpu
 from tonnage.catalog.models import Found, find_model
-from tonnage.errors import ContradictoryWorkload, UnknownName, Unsupported
+from tonnage.errors import ContradictoryWorkload, SizingError, UnknownName, Unsupported
 from tonnage.spec.card import (
     Failure,
     KvTypes,
@@ -20,7 +20,7 @@ from tonnage.spec.card import (
     SizingCard,
     Training,
 )
-from tonnage.spec.engine import Profile, pick_release
+from tonnage.spec.engine import Profile, is_version, pick_release
 from tonnage.spec.facts import Gpu, KvFormat, Optimizer, WeightFormat
 from tonnage.spec.hub import Fetch
 from tonnage.spec.model import Model
@@ -158,6 +158,9 @@ def _release(catalog: Catalog, area: str, name: str, version: str | None, pointe
         profile: Profile | None = index.find(name)
         if profile is None:
             raise Unsupported(f"{name} is not modelled yet", (p.id for p in index), pointer=pointer)
+        if version is not None and not is_version(version):
+            expected = "a release such as 0.11.0, or a month or day such as 2025-09"
+            raise SizingError(f"{version!r} is no version of {name}: state {expected}", pointer=f"{pointer}_version")
         release, certain = pick_release(
             profile.releases, version, known_until=profile.known_until, known_until_date=profile.known_until_date
         )

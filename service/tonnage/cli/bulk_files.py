@@ -104,11 +104,9 @@ def _checked(columns: Sequence[str], ask: Ask, keep: Sequence[str]) -> tuple[str
 
 
 def _lines(path: Path) -> Iterator[Question]:
-    number = 0
     with path.open("rb") as file:
-        for line in file:
+        for number, line in enumerate(file, 1):
             if line.strip():
-                number += 1
                 yield Question(number, line.rstrip(b"\r\n"), {}, {LINE: number})
 
 

@@ -115,9 +115,11 @@ class Server:
 
     def _call(self, params: Arguments) -> dict[str, Any]:
         tool = self._tools.get(str(params.get("name")))
-        arguments = params.get("arguments") or {}
-        if tool is None or not isinstance(arguments, dict):
+        if tool is None:
             raise ToolError(_INVALID_PARAMS, f"no tool {params.get('name')!r}; there are {', '.join(self._tools)}")
+        arguments = {} if params.get("arguments") is None else params["arguments"]
+        if not isinstance(arguments, dict):
+            raise ToolError(_INVALID_PARAMS, f"arguments must be an object of names and values, not {arguments!r:.60}")
         try:
             text, value = tool.run(self._catalog, arguments)
         except (ProblemError, SizingError) as error:

@@ -217,7 +217,7 @@ Sharding = Literal["none", "ddp", "zero1", "zero2", "zero3", "fsdp", "fsdp_grad_
 class TrainingLora(Struct, frozen=True, forbid_unknown_fields=True):
     """Adapter of a fine-tuning run (PEFT's words; `rank` is its r)."""
 
-    rank: Small
+    rank: Small | None = None
     alpha: Annotated[float, Meta(gt=0)] | None = None
     target_modules: Annotated[list[Name], Meta(min_length=1, max_length=64)] | None = None
     dtype: Name | None = None

@@ -111,6 +111,14 @@ _LAST = 1_000_000
 _DATE = re.compile(r"20\d\d(-\d\d){0,2}")
 
 
+_VERSION = re.compile(r"[vbr]?\d.*|(nightly|main|master|latest|dev|head|stable|edge)([.+_-].*)?", re.IGNORECASE)
+
+
+def is_version(text: str) -> bool:
+    """Whether a text is a release, a build, a date, or a name of what is newest, such as "main"."""
+    return _VERSION.fullmatch(text) is not None
+
+
 def version_key(version: str) -> tuple[int, ...]:
     """Numbers of a version in order, release suffixes dropped: "0.8.5.post1" -> (0, 8, 5). [unitless]"""
     head = re.split(

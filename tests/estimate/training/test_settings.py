@@ -129,3 +129,10 @@ def test_the_embedding_may_carry_an_adapter():
 def test_whole_samples_packed_together_still_vary_in_length():
     assert job(framework="ms-swift", packed=True, sequence_lengths="fixed").varying
     assert not job(framework="axolotl", packed=True, sequence_lengths="varying").varying
+
+
+def test_target_modules_without_a_rank_take_the_default_rank_and_say_so():
+    found = job(method="lora", lora={"target_modules": ["q_proj"]})
+
+    assert found.release.defaults.lora_rank == found.rank
+    assert "training.lora.rank" in {assumption.field for assumption in found.assumptions}

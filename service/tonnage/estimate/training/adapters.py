@@ -42,7 +42,8 @@ def adapters_of(
         return (), 0, False
     lora, defaults, model = card.lora, release.defaults, workload.model
     targets = tuple(lora.target_modules) if lora is not None and lora.target_modules is not None else None
-    rank = lora.rank if lora is not None else read.assume("lora.rank", defaults.lora_rank, read.why)
+    stated = lora.rank if lora is not None else None
+    rank = stated if stated is not None else read.assume("lora.rank", defaults.lora_rank, read.why)
     if card.method in PROMPT_METHODS:
         return (), rank, False
     if targets is None:
