@@ -83,13 +83,13 @@ def test_a_long_address_is_refused(process: Process) -> None:
     assert 431 == httpx.get(f"{process.url}/catalog?q={'a' * 40_000}").status_code
 
 
-def test_a_body_that_does_not_come_is_a_503_and_ends_the_connection(process: Process) -> None:
+def test_a_body_that_does_not_come_is_a_408_and_ends_the_connection(process: Process) -> None:
     with process.connect() as connection:
         connection.sendall(head("POST /estimate", "Content-Length: 100") + b"{")
         received, seconds = until_closed(connection)
 
-    assert received.startswith(b"HTTP/1.1 503 ")
-    assert json.loads(received.partition(b"\r\n\r\n")[2])["type"] == "/problems/deadline-exceeded"
+    assert received.startswith(b"HTTP/1.1 408 ")
+    assert json.loads(received.partition(b"\r\n\r\n")[2])["type"] == "/problems/body-too-slow"
     assert seconds < 4
 
 

@@ -3,11 +3,13 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from tonnage.api.problems import BAD_REQUEST, OVERLOADED, TOO_LARGE, ProblemError
+from tonnage.api.problems import BAD_REQUEST, OVERLOADED, SLOW_BODY, TOO_LARGE, ProblemError
 
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 
 
+ARRIVING = "body_arriving"
+"""Key of a request's state while its body is not complete."""
 _SMALL_BYTES = 8192
 """Bodies up to here are not counted: as many as may be in flight are still little. [bytes]"""
 
@@ -94,12 +96,14 @@ async def whole_body(
     refuse_announced(headers, limit)
     count = held.take if held is not None else _uncounted
     state = {} if state is None else state
+    state[ARRIVING] = True
     message = await receive()
     body = message.get("body", b"")
     if message["type"] == "http.request" and not message.get("more_body", False):
         if len(body) > limit:
             raise too_large(limit)
         count(state, len(body))
+        del state[ARRIVING]
         return bytes(body)
     parts = bytearray(body)
     count(state, len(parts))
@@ -111,6 +115,7 @@ async def whole_body(
         count(state, len(parts))
     if message["type"] != "http.request":
         raise ProblemError(BAD_REQUEST, "the body ended early")
+    del state[ARRIVING]
     return bytes(parts)
 
 
@@ -121,3 +126,8 @@ def _uncounted(_state: dict[str, Any], _size: int) -> None:
 def too_large(limit: int) -> ProblemError:
     """The 413 that names the limit."""
     return ProblemError(TOO_LARGE, f"a body holds at most {limit} bytes", headers=[(b"connection", b"close")])
+
+
+def slow_body() -> ProblemError:
+    """The 408 for a body that was not complete at the deadline."""
+    return ProblemError(SLOW_BODY, "the body was not complete at the deadline", headers=[(b"connection", b"close")])

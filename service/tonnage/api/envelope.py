@@ -14,6 +14,7 @@ from typing import Any
 
 from tonnage.api import problems
 from tonnage.api.answers import Answer, problem_answer, request_headers
+from tonnage.api.bodies import ARRIVING, slow_body
 from tonnage.api.context import Runtime
 from tonnage.api.cors import Origins
 from tonnage.api.deadlines import Deadlines
@@ -97,7 +98,8 @@ class Envelope:
 
     async def _fail(self, exchange: "_Exchange", error: Exception) -> None:
         """Answer with a problem if nothing was sent, else leave the response broken off."""
-        problem = as_problem(error)
+        slow = isinstance(error, TimeoutError) and ARRIVING in exchange.scope["state"]
+        problem = slow_body() if slow else as_problem(error)
         if problem.kind in _REFUSALS:
             self.telemetry.refused.labels(problem.kind.slug).inc()
         if problem.kind is problems.INTERNAL:

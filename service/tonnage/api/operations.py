@@ -132,7 +132,7 @@ def _entry_operation(collection: Collection) -> Operation:
 
 OPERATIONS: tuple[Operation, ...] = (
     Operation(
-        "POST", "/estimate", "estimate", "Memory of one workload on one placement", (400, 406, 413, 415, 422),
+        "POST", "/estimate", "estimate", "Memory of one workload on one placement", (400, 406, 408, 413, 415, 422),
         answer=Estimate, media_types=offers("estimate"), body=SizingCard, parameters=(_EXPLAIN, _FIELDS), batch=True,
         examples=ESTIMATES,
     ),
@@ -143,7 +143,7 @@ OPERATIONS: tuple[Operation, ...] = (
         cacheable=True,
     ),
     Operation(
-        "POST", "/fit", "fit", "Packages that serve a card, and why the others do not", (400, 406, 409, 413, 415, 422),
+        "POST", "/fit", "fit", "Packages that serve a card, and why the others do not", (400, 406, 408, 409, 413, 415, 422),
         answer=FitAnswer, media_types=offers("fit"), body=FitRequest, parameters=(_STRICT, _FIELDS), batch=True, examples=FITS,
     ),
     Operation(
@@ -152,7 +152,7 @@ OPERATIONS: tuple[Operation, ...] = (
         cacheable=True,
     ),
     Operation(
-        "POST", "/fit/models", "fit", "Models of the catalogue that a GPU serves under one card", (400, 406, 413, 415, 422),
+        "POST", "/fit/models", "fit", "Models of the catalogue that a GPU serves under one card", (400, 406, 408, 413, 415, 422),
         answer=ModelsAnswer, media_types=fit_models.OFFERS, body=ModelsRequest, parameters=(_FIELDS,), batch=True,
         examples=MODELS,
     ),

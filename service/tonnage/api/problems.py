@@ -48,6 +48,7 @@ FORBIDDEN = Kind("forbidden", "The API key does not allow this", 403)
 NOT_FOUND = Kind("not-found", "Nothing is here", 404)
 METHOD_NOT_ALLOWED = Kind("method-not-allowed", "The path does not know this method", 405)
 NOT_ACCEPTABLE = Kind("not-acceptable", "No media type of the answer is acceptable", 406)
+SLOW_BODY = Kind("body-too-slow", "The body did not arrive in time", 408)
 NOTHING_SELECTED = Kind("nothing-selected", "No candidate meets every requirement", 409)
 TOO_LARGE = Kind("body-too-large", "The body is too large", 413)
 UNSUPPORTED_MEDIA_TYPE = Kind("unsupported-media-type", "The body has a media type that is not read", 415)
@@ -82,6 +83,7 @@ BY_STATUS: dict[int, Kind] = {
     404: NOT_FOUND,
     405: METHOD_NOT_ALLOWED,
     406: NOT_ACCEPTABLE,
+    408: SLOW_BODY,
     413: TOO_LARGE,
     415: UNSUPPORTED_MEDIA_TYPE,
     422: INVALID,
