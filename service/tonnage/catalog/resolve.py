@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from tonnage.catalog.contents import Catalog
 from tonnage.catalog.gpus import find_gpu
 from tonnage.catalog.models import Found, find_model
+from tonnage.catalog.namesakes import namesakes
 from tonnage.errors import ContradictoryWorkload, SizingError, UnknownName, Unsupported
 from tonnage.spec.card import (
     Failure,
@@ -70,6 +71,7 @@ def resolve(catalog: Catalog, card: SizingCard, *, fetch: Fetch | None = None) -
         draft=draft,
         placement=card.placement,
         gpu=_gpu(catalog, card.placement.gpu, assumptions),
+        namesakes=_namesakes(catalog, card.placement.gpu),
         reserve_bytes=0 if isinstance(card.reserve, ReserveFraction) else _size(card.reserve, "/reserve"),
         reserve_fraction=card.reserve.fraction if isinstance(card.reserve, ReserveFraction) else 0.0,
         measurements=tuple(_measurement(m, n) for n, m in enumerate(card.measurements)),
@@ -134,6 +136,13 @@ def _gpu(catalog: Catalog, name: str | None, assumptions: Assumptions) -> Gpu | 
     if found[1] is not None:
         assumptions.append(found[1])
     return found[0]  # type: ignore[no-any-return]
+
+
+def _namesakes(catalog: Catalog, name: str | None) -> tuple[Gpu, ...]:
+    if name is None or name in catalog.gpus.entries:
+        return ()
+    kept = catalog.resolved.get(("namesakes", name))
+    return kept if kept is not None else catalog.remember(("namesakes", name), namesakes(catalog, name))  # type: ignore[no-any-return]
 
 
 def tool_of(catalog: Catalog, card: SizingCard) -> Profile | None:

@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 
 from tonnage.estimate.assemble import account_of, assemble
+from tonnage.estimate.boards import of_every_board
 from tonnage.estimate.support import support_findings
 from tonnage.spec.report import Estimate
 from tonnage.spec.workload import Workload
@@ -23,6 +24,11 @@ def estimate(workload: Workload) -> Estimate:
     Raises:
         SizingError: The card contradicts itself, or no law covers it.
     """
+    answer = _on_its_gpu(workload)
+    return of_every_board(workload, answer, _on_its_gpu) if workload.namesakes else answer
+
+
+def _on_its_gpu(workload: Workload) -> Estimate:
     found = support_findings(workload)
     account = account_of(workload)
     if found:

@@ -72,6 +72,8 @@ class Gpu(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Other names of exactly this board."""
     default_for: tuple[str, ...] = ()
     """Loose names of several boards that are taken for this one, with an assumption in the answer."""
+    other_memory_bytes: tuple[int, ...] = ()
+    """Nominal memory of boards that share its loose name and have no record of their own. [bytes]"""
     source: str
     memory_source: str = ""
     """Where the device total and the usable total come from."""

@@ -33,6 +33,8 @@ class Workload(Struct, frozen=True, kw_only=True):
     draft: Model | None = None
     placement: Placement
     gpu: Gpu | None = None
+    namesakes: tuple[Gpu, ...] = ()
+    """Boards of another memory that the name of the GPU stands for as well."""
     reserve_bytes: int = 0
     reserve_fraction: float = 0.0
     measurements: tuple[Measurement, ...] = ()
