@@ -185,3 +185,23 @@ def test_fit_and_estimate_agree_on_kernels_of_block_fp8(engine, gpu, expected):
 
     assert expected == statuses(best)["native_dtypes"]
     assert ({reasons(best)["native_dtypes"]} if expected != "met" else set()) == doubts
+
+
+@pytest.mark.parametrize(
+    ("gpu", "serving", "requirement", "words"),
+    [
+        ("t4", {"engine": "transformers", "attn_implementation": "flash_attention_2"}, "engine", "state sdpa"),
+        ("v100-32", {"engine": "tensorrt-llm"}, "engine", "needs compute capability 8.0"),
+        ("a100-80-sxm", {"engine": "tensorrt-llm"}, "native_dtypes", "fp8-per-tensor needs 8.9"),
+    ],
+)
+def test_what_an_engine_cannot_run_on_a_generation_is_excluded(gpu, serving, requirement, words):
+    found = answer(
+        "Qwen/Qwen3-0.6B",
+        serving=serving | {"max_model_len": 2048},
+        weights={"format": "fp8-per-tensor"} if gpu == "a100-80-sxm" else {},
+        offer=offered(sku(gpu=gpu)),
+    )
+
+    assert () == tuple(c for c in found.candidates if c.status != "excluded")
+    assert (requirement, True) == (found.excluded[0].requirement, words in found.excluded[0].reason)
