@@ -52,7 +52,7 @@ def test_the_github_job_passes_and_writes_a_summary(examples, sizing, shell):
 
 def test_the_github_job_fails_when_the_card_outgrows_its_gpu(examples, sizing, shell):
     with_gpu(sizing, "serving.json", "t4")
-    with_gpu(sizing, "fine-tuning.json", "p4")
+    with_gpu(sizing, "fine-tuning.json", "rtx-2060")
 
     results = [shell(step, cwd=sizing, shell="sh", GITHUB_STEP_SUMMARY="summary.md") for step in github_steps(examples)]
 

@@ -50,7 +50,10 @@ def answered(page, change):
 
 
 def clipboard(page, button):
+    """What the button copies; emptied first, since writing ends after the click."""
+    page.evaluate("navigator.clipboard.writeText('')")
     page.click(button)
+    page.wait_for_function("navigator.clipboard.readText().then(text => text !== '')")
     return page.evaluate("navigator.clipboard.readText()")
 
 
