@@ -26,13 +26,14 @@ _MOST = 3
 
 
 def _near(name: str, known: Iterable[str]) -> list[str]:
-    """Names that hold the whole of another come first, shortest first, then near spellings; joiners and case aside."""
+    """Names that hold the whole of another, shortest first, what it begins with, near spellings; joiners and case aside."""
     by_letters = {letters(k): k for k in sorted(known)}
     wanted = letters(name)
     close = difflib.get_close_matches(wanted, list(by_letters), n=_MOST, cutoff=0.5)
     holding = sorted((k for k in by_letters if len(wanted) > 1 and wanted in k), key=lambda k: (len(k), k))
+    begun = max((k for k in by_letters if wanted.startswith(k) and 2 * len(k) > len(wanted)), key=len, default=None)
     found: dict[str, str] = {}
-    for key in (*holding, *close):
+    for key in (*holding, *([] if begun is None else [begun]), *close):
         found.setdefault(key.rpartition("/")[2], by_letters[key])
     return list(found.values())[:_MOST]
 

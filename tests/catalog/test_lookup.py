@@ -13,6 +13,7 @@ from tonnage.catalog.gpus import find_gpu
 from tonnage.catalog.lookup import Index, gpu_fold, plain_fold
 from tonnage.errors import CatalogError, SizingError, UnknownName
 from tonnage.spec.card import SizingCard
+from tonnage.units import GiB
 
 
 class Named(msgspec.Struct):
@@ -157,3 +158,19 @@ def test_a_copy_is_known_by_its_name_and_to_be_confirmed(name, base, weight_form
 def test_a_name_that_is_no_copy_of_anything_known_stays_unknown(name):
     with pytest.raises(UnknownName):
         resolve(load_catalog(), SizingCard(model=name))
+
+
+@pytest.mark.parametrize("name", ["rtx5090ti", "RTX 5090 Ti"])
+def test_a_board_that_does_not_exist_is_answered_with_the_one_its_name_begins_with(name):
+    with pytest.raises(UnknownName) as raised:
+        find_gpu(CATALOG, name)
+
+    assert "rtx-5090" in raised.value.did_you_mean[:2]
+
+
+@pytest.mark.parametrize(("size", "usable"), [(36, 24), (48, 36), (64, 48), (96, 72), (128, 96)])
+def test_apple_boards_are_found_by_their_memory(size, usable):
+    gpu, assumption = find_gpu(CATALOG, f"M3 Max {size}GB")
+
+    assert usable * GiB == gpu.memory_usable_bytes
+    assert assumption is None

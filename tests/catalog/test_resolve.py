@@ -362,3 +362,48 @@ def test_a_version_that_is_neither_a_release_nor_a_date_is_refused(resolved, ver
 def test_versions_as_projects_write_them_are_read(resolved, version):
     assert resolved(serving={"engine": "vllm", "engine_version": version}).profile is not None
     assert resolved(training={"framework": "trl", "framework_version": version}).profile is not None
+
+
+@pytest.mark.parametrize(
+    ("tag", "model", "weight_format"),
+    [
+        ("llama3.1:8b", LLAMA, "gguf-q4-k-m"),
+        ("Qwen3:8B", "Qwen/Qwen3-8B", "gguf-q4-k-m"),
+        ("gemma3:27b", "google/gemma-3-27b-it", "gguf-q4-k-m"),
+        ("gpt-oss:latest", "openai/gpt-oss-20b", "gguf-mxfp4"),
+        ("deepseek-r1:70b", "deepseek-ai/DeepSeek-R1-Distill-Llama-70B", "gguf-q4-k-m"),
+    ],
+)
+def test_a_tag_of_ollama_is_the_known_model_in_the_format_it_is_packed_in(tag, model, weight_format):
+    card = msgspec.convert({"model": tag, "serving": {"engine": "ollama"}}, SizingCard)
+    found = resolve(load_catalog(), card)
+
+    assert (model, weight_format) == (found.model.id, found.weight_format.id)
+    assert {"model", "weights.format"} <= {a.field for a in found.assumptions}
+    assert [] == wanted_from_hub(load_catalog(), card)
+
+
+def test_a_stated_format_goes_before_that_of_a_tag():
+    card = {"model": {"id": "llama3.1:8b"}, "weights": {"format": "gguf-q8-0"}, "serving": {"engine": "ollama"}}
+
+    assert "gguf-q8-0" == resolve(load_catalog(), msgspec.convert(card, SizingCard)).weight_format.id
+
+
+def test_tags_are_names_of_ollama_alone():
+    card = msgspec.convert({"model": "llama3.1:8b", "serving": {"engine": "vllm"}}, SizingCard)
+
+    with pytest.raises(UnknownName):
+        resolve(load_catalog(), card)
+
+
+def test_every_tag_is_a_model_of_the_catalogue():
+    catalog = load_catalog()
+
+    assert [] == [m for engine in catalog.engines for m in engine.tags.values() if m not in catalog.models]
+
+
+def test_a_repository_under_ollama_keeps_its_dtype_and_says_what_tags_are():
+    card = msgspec.convert({"model": LLAMA, "serving": {"engine": "ollama"}}, SizingCard)
+    why = {a.field: a.why for a in resolve(load_catalog(), card).assumptions}["weights.format"]
+
+    assert "Q4_K_M" in why

@@ -161,6 +161,36 @@ def _checked(found: Found) -> Found:
     return found._replace(findings=(Finding(status="needs_confirmation", reason=reason, field="/model"),))
 
 
+class Tag(NamedTuple):
+    """A name of an engine's own library."""
+
+    model: str
+    """Id in the catalogue."""
+    weight_format: str | None
+    assumption: Assumption
+
+
+def tag_of(catalog: Catalog, card: SizingCard) -> Tag | None:
+    """
+    The known model behind a name of the engine's own library, such as "llama3.1:8b" of Ollama's.
+
+    Args:
+        catalog: The facts.
+        card: The card.
+
+    Returns:
+        Model and format; None where the engine has no library or the name is none of it.
+    """
+    name = card.model if isinstance(card.model, str) else card.model.id
+    if name is None or card.serving is None:
+        return None
+    engine = catalog.engines.find(str(card.serving.__struct_config__.tag))
+    model = None if engine is None else engine.tags.get(name.strip().lower().removesuffix(":latest"))
+    if engine is None or model is None:
+        return None
+    return Tag(model, engine.tag_format, Assumption("model", model, f"what {name} is in the library of {engine.name}"))
+
+
 def wanted_from_hub(catalog: Catalog, card: SizingCard) -> list[tuple[str, str | None]]:
     """
     Repositories of a card that the catalogue does not hold.
@@ -173,7 +203,8 @@ def wanted_from_hub(catalog: Catalog, card: SizingCard) -> list[tuple[str, str |
         (id, revision) of each, to be fetched before `resolve`; empty when the catalogue answers alone.
     """
     speculative = card.serving.speculative if card.serving is not None else None
-    asked = [_identity(c) for c in (card.model, speculative.model if speculative else None)]
+    own = card.model if tag_of(catalog, card) is None else None
+    asked = [_identity(c) for c in (own, speculative.model if speculative else None)]
     return [
         pair for pair in asked if pair is not None and (pair[1] not in (None, "main") or pair[0] not in catalog.models)
     ]

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from tonnage.catalog.contents import Catalog
 from tonnage.catalog.gpus import find_gpu
-from tonnage.catalog.models import Found, find_model
+from tonnage.catalog.models import Found, Tag, find_model, tag_of
 from tonnage.catalog.namesakes import namesakes
 from tonnage.errors import ContradictoryWorkload, SizingError, UnknownName, Unsupported
 from tonnage.spec.card import (
@@ -50,10 +50,11 @@ def resolve(catalog: Catalog, card: SizingCard, *, fetch: Fetch | None = None) -
     Raises:
         SizingError: With the JSON pointer of the field that names nothing, or contradicts another.
     """
-    found = find_model(catalog, card.model, fetch)
+    tag = tag_of(catalog, card)
+    found = find_model(catalog, card.model if tag is None else tag.model, fetch)
     serving, training = card.serving, card.training
-    assumptions: Assumptions = list(found.assumptions)
-    weight_format = _weight_format(catalog, card, found.model, assumptions)
+    assumptions: Assumptions = [*found.assumptions, *(() if tag is None else (tag.assumption,))]
+    weight_format = _weight_format(catalog, card, found.model, assumptions, tag)
     profile, certain, tool = _profile(catalog, serving, training)
     draft, unknowns = _draft(catalog, serving, fetch)
     return Workload(
@@ -84,7 +85,9 @@ def resolve(catalog: Catalog, card: SizingCard, *, fetch: Fetch | None = None) -
     )
 
 
-def _weight_format(catalog: Catalog, card: SizingCard, model: Model, assumptions: Assumptions) -> WeightFormat:
+def _weight_format(
+    catalog: Catalog, card: SizingCard, model: Model, assumptions: Assumptions, tag: Tag | None
+) -> WeightFormat:
     if card.weights.format is not None:
         stated = catalog.formats.get(card.weights.format, "/weights/format")
         if stated.kind == "plain" and card.training is not None and card.training.method == "qlora":
@@ -93,7 +96,7 @@ def _weight_format(catalog: Catalog, card: SizingCard, model: Model, assumptions
                 pointer="/weights/format",
             )
         return stated
-    name, why = _own_format(card, model)
+    name, why = _own_format(card, model, tag)
     own = catalog.formats.get(name, "/weights/format")
     if own.as_gguf is not None and isinstance(card.serving, LlamaCpp | Ollama):
         name, why = own.as_gguf, f"the checkpoint is stored in {own.id}: its GGUF file, which the engine reads"
@@ -102,9 +105,11 @@ def _weight_format(catalog: Catalog, card: SizingCard, model: Model, assumptions
     return own
 
 
-def _own_format(card: SizingCard, model: Model) -> tuple[str, str]:
+def _own_format(card: SizingCard, model: Model, tag: Tag | None) -> tuple[str, str]:
     if model.weight_format is not None:
         return model.weight_format, "the format the checkpoint is stored in"
+    if tag is not None and tag.weight_format is not None:
+        return tag.weight_format, "what the library of the engine packs its tags in"
     if model.quantization_config:
         raise Unsupported(
             f"quantization_config of method {model.quantization_config.get('quant_method')!r} stands for no known weight format",
@@ -117,7 +122,12 @@ def _own_format(card: SizingCard, model: Model) -> tuple[str, str]:
     stated = training.weight_dtype if training is not None else card.serving.dtype if card.serving is not None else None
     if stated is not None and stated != "auto":
         return stated, "the dtype stated for the weights"
-    return model.dtype, "16 bit, for a bare count" if not model.known else "the checkpoint's own dtype"
+    if not model.known:
+        return model.dtype, "16 bit, for a bare count"
+    tags = (
+        "; tags of `ollama run` are Q4_K_M: name one, or state the format" if isinstance(card.serving, Ollama) else ""
+    )
+    return model.dtype, f"the checkpoint's own dtype{tags}"
 
 
 def _weight_bytes(card: SizingCard, found: Found, weight_format: WeightFormat) -> int | None:

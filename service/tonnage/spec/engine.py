@@ -78,6 +78,10 @@ class Profile(Struct, frozen=True, kw_only=True):
     notes: str | None = None
     hardware: Hardware | None = None
     images: tuple[Image, ...] = ()
+    tags: dict[str, str] = {}
+    """Names under which the engine's own library has models -> ids of the catalogue."""
+    tag_format: str | None = None
+    """Format those are packed in, where the model itself has none."""
     releases: tuple[Any, ...] = ()
     """Records of `spec.engines.<engine>.RELEASE`."""
 
