@@ -31,7 +31,17 @@ CHANGED = {
     "reserve_fraction": 0.1,
     "formats": {},
 }
-BESIDE = {"card", "measurements", "failure", "assumptions", "findings", "unknowns", "catalog_version", "tool"}
+BESIDE = {
+    "namesakes",
+    "card",
+    "measurements",
+    "failure",
+    "assumptions",
+    "findings",
+    "unknowns",
+    "catalog_version",
+    "tool",
+}
 """Fields that are added to an account or read by the answer, never by an accounting (but for phases that they name)."""
 
 
