@@ -26,16 +26,25 @@ _MOST = 3
 
 
 def _near(name: str, known: Iterable[str]) -> list[str]:
-    """Names that hold the whole of another, shortest first, what it begins with, near spellings; joiners and case aside."""
+    """
+    Names that hold the whole of another, shortest first, then near spellings, joiners and case aside.
+
+    Of near spellings those with the same digits, then what the name begins with, then the others.
+    """
     by_letters = {letters(k): k for k in sorted(known)}
     wanted = letters(name)
     close = difflib.get_close_matches(wanted, list(by_letters), n=_MOST, cutoff=0.5)
     holding = sorted((k for k in by_letters if len(wanted) > 1 and wanted in k), key=lambda k: (len(k), k))
-    begun = max((k for k in by_letters if wanted.startswith(k) and 2 * len(k) > len(wanted)), key=len, default=None)
+    same = [k for k in close if _digits(k) == _digits(wanted)]
+    begun = sorted((k for k in by_letters if wanted.startswith(k) and 2 * len(k) > len(wanted)), key=len)[-1:]
     found: dict[str, str] = {}
-    for key in (*holding, *([] if begun is None else [begun]), *close):
+    for key in (*holding, *same, *begun, *close):
         found.setdefault(key.rpartition("/")[2], by_letters[key])
     return list(found.values())[:_MOST]
+
+
+def _digits(text: str) -> str:
+    return "".join(filter(str.isdigit, text))
 
 
 def letters(name: str) -> str:

@@ -9,6 +9,7 @@ import pytest
 from tonnage.catalog import load_catalog, resolve
 from tonnage.catalog.models import wanted_from_hub
 from tonnage.errors import ContradictoryWorkload, MissingFact, SizingError, SourceUnavailable, UnknownName, Unsupported
+from tonnage.estimate.identity import digest
 from tonnage.spec.card import SizingCard
 from tonnage.spec.engine import pick_release
 from tonnage.spec.hub import HubModel
@@ -407,3 +408,17 @@ def test_a_repository_under_ollama_keeps_its_dtype_and_says_what_tags_are():
     why = {a.field: a.why for a in resolve(load_catalog(), card).assumptions}["weights.format"]
 
     assert "Q4_K_M" in why
+
+
+@pytest.mark.parametrize(
+    ("other", "same"),
+    [
+        ({"serving": {"kv_cache_dtype": "auto", "engine": "vllm"}, "model": LLAMA, "reserve": 0}, True),
+        ({"model": {"id": LLAMA}, "serving": {"engine": "vllm"}}, False),
+    ],
+)
+def test_a_digest_is_that_of_the_fields_as_sent_defaults_and_order_aside(other, same):
+    cards = ({"model": LLAMA, "serving": {"engine": "vllm"}}, other)
+    first, second = (digest(resolve(load_catalog(), msgspec.convert(c, SizingCard))) for c in cards)
+
+    assert same == (first == second)
