@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
+# a script: what it imports from this repository is found only after this line, hence E402 below
 sys.path.insert(0, str(ROOT))
 
 import msgspec  # noqa: E402
@@ -32,6 +33,7 @@ from tonnage.estimate.assemble import account_of, assemble  # noqa: E402
 from tonnage.estimate.support import support_findings  # noqa: E402
 from tonnage.kept import forget  # noqa: E402
 from tonnage.spec.card import SizingCard  # noqa: E402
+from tonnage.spec.fit import FitRequest  # noqa: E402
 
 WARM = 300
 """Cards asked before the first that is timed: the models, formats and releases are known then."""
@@ -106,7 +108,10 @@ def _stages(these: Iterable[SizingCard]) -> list[float]:
 
 def measure_fit(rounds: int) -> tuple[float, float]:
     """Whole catalogue in three formats: CPU of a new request and of the same again, the middle one of nine. [ms]"""
-    ask = lambda request: fit.fit(CATALOG, request)  # noqa: E731
+
+    def ask(request: FitRequest) -> object:
+        return fit.fit(CATALOG, request)
+
     stream = streams.orders()
     known, these = (list(islice(stream, n)) for n in (8, 9))
     new, again = ([math.inf] * len(these) for _ in range(2))

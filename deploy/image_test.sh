@@ -62,5 +62,5 @@ curl -fs "http://127.0.0.1:$port/estimate?model=Qwen/Qwen3-8B&engine=vllm&max_mo
 echo
 inside python -c "import urllib.request as u; print('healthy', u.urlopen('http://127.0.0.1:$port/healthz', timeout=1).status)"
 kill -- "-$server"
-wait "$server" || true
+wait "$server" || true  # it was killed: its exit code says nothing
 echo "== image built and run"

@@ -75,7 +75,7 @@ def recent(most: int) -> Callable[[F], F]:
     def decorate(function: F) -> F:
         cached: Any = lru_cache(maxsize=most)(function)
         _clear_functions.append(cached.cache_clear)
-        return cached  # type: ignore[no-any-return]
+        return cached  # type: ignore[no-any-return]  # as the function it stands for returns
 
     return decorate
 
@@ -95,7 +95,7 @@ def weigh(size: int) -> None:
 
 def forget() -> None:
     """Empty every cache."""
-    global _weighed  # noqa: PLW0603
+    global _weighed  # noqa: PLW0603  (as above)
     _weighed = 0
     for dictionary in list(_dictionaries):
         dictionary.clear()

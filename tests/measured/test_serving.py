@@ -4,30 +4,16 @@ import tomllib
 from functools import cache
 
 import comparison
-import msgspec
 import pytest
-
-from tonnage.catalog import load_catalog, resolve
-from tonnage.estimate import estimate
-from tonnage.spec.card import SizingCard
+from answering import compared
 
 LIMITS = tomllib.loads((comparison.HERE / "limits.toml").read_text())
 ENGINES = sorted(LIMITS["serving"])
 
 
 @cache
-def catalog():
-    return load_catalog()
-
-
-@cache
 def rows(engine):
-    found = []
-    for name, case in comparison.cases(engine):
-        card = msgspec.convert(case["request"], SizingCard)
-        answer = msgspec.to_builtins(estimate(resolve(catalog(), card)))
-        found += comparison.compare(name, case, answer)
-    return found
+    return [row for _, row in compared(comparison.cases(engine))]
 
 
 @pytest.mark.parametrize("engine", ENGINES)

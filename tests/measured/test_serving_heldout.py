@@ -2,37 +2,23 @@
 
 from functools import cache
 
+import answering
 import comparison
-import msgspec
 import pytest
-
-from tonnage import evidence
-from tonnage.catalog import load_catalog, resolve
-from tonnage.estimate import estimate
-from tonnage.spec.card import SizingCard
+from answering import compared
 
 LIMITS = comparison.heldout_serving_limits()
 REPORTS = comparison.heldout_decisions()
 
 
 @cache
-def catalog():
-    return load_catalog()
-
-
-@cache
 def rows():
-    found = []
-    for engine, case in comparison.heldout_serving_cases():
-        card = msgspec.convert(case["request"], SizingCard)
-        answer = msgspec.to_builtins(estimate(resolve(catalog(), card)))
-        found += comparison.compare(engine, case, answer)
-    return found
+    return [row for _, row in compared(comparison.heldout_serving_cases())]
 
 
 @cache
 def verdicts():
-    return {r["id"]: evidence.estimate(catalog(), msgspec.convert(r["request"], SizingCard)).verdict for r in REPORTS}
+    return answering.verdicts(REPORTS)
 
 
 def test_every_printed_figure_is_compared():

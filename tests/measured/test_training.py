@@ -3,12 +3,8 @@
 from functools import cache
 
 import comparison
-import msgspec
 import pytest
-
-from tonnage.catalog import load_catalog, resolve
-from tonnage.estimate import estimate
-from tonnage.spec.card import SizingCard
+from answering import compared
 
 OUTSIDE = {
     # the length stated is a cap that alpaca's samples never reach, and no mean length is given
@@ -25,18 +21,8 @@ OUTSIDE = {
 
 
 @cache
-def catalog():
-    return load_catalog()
-
-
-@cache
 def rows():
-    found = []
-    for framework, case in comparison.training_cases():
-        card = msgspec.convert(case["request"], SizingCard)
-        answer = msgspec.to_builtins(estimate(resolve(catalog(), card)))
-        found += [(case, row) for row in comparison.compare(framework, case, answer)]
-    return found
+    return compared(comparison.training_cases())
 
 
 def summary(group=None, name=None):

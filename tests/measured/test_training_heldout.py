@@ -2,37 +2,23 @@
 
 from functools import cache
 
+import answering
 import comparison
-import msgspec
 import pytest
-
-from tonnage import evidence
-from tonnage.catalog import load_catalog, resolve
-from tonnage.estimate import estimate
-from tonnage.spec.card import SizingCard
+from answering import compared
 
 LIMITS = comparison.heldout_training_limits()
 REPORTS = comparison.heldout_training_decisions()
 
 
 @cache
-def catalog():
-    return load_catalog()
-
-
-@cache
 def rows():
-    found = []
-    for framework, case in comparison.heldout_training_cases():
-        card = msgspec.convert(case["request"], SizingCard)
-        answer = msgspec.to_builtins(estimate(resolve(catalog(), card)))
-        found += [(case, row) for row in comparison.compare(framework, case, answer)]
-    return found
+    return compared(comparison.heldout_training_cases())
 
 
 @cache
 def verdicts():
-    return {r["id"]: evidence.estimate(catalog(), msgspec.convert(r["request"], SizingCard)).verdict for r in REPORTS}
+    return answering.verdicts(REPORTS)
 
 
 def test_every_run_is_compared():

@@ -38,5 +38,5 @@ def distinct(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) == len(pairs):
         return found
     seen: set[str] = set()
-    repeated = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+    repeated = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]  # add returns None: falsy
     raise ProblemError(MALFORMED, f"key {repeated[:100]!r} stands twice in one object")

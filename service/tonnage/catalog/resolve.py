@@ -152,7 +152,7 @@ def _namesakes(catalog: Catalog, name: str | None) -> tuple[Gpu, ...]:
     if name is None or name in catalog.gpus.entries:
         return ()
     kept = catalog.resolved.get(("namesakes", name))
-    return kept if kept is not None else catalog.remember(("namesakes", name), namesakes(catalog, name))  # type: ignore[no-any-return]
+    return kept if kept is not None else catalog.remember(("namesakes", name), namesakes(catalog, name))  # type: ignore[no-any-return]  # kept as Any
 
 
 def tool_of(catalog: Catalog, card: SizingCard) -> Profile | None:

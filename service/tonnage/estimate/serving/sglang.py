@@ -45,9 +45,6 @@ RULES = WeightRules(
 )
 _WHOLE_EMBEDDING = replace(RULES, replicated_names=("embed_tokens",))
 _CLONED_EXPERTS = replace(RULES, replicated=frozenset({"shared_experts"}))
-_CLONED_MODEL, _CLONED_ROUTED, _CLONED_CAPABILITY = "deepseek_v3", 256, 9
-_SCALED_EMBEDDINGS = ("gemma3", "gemma4")
-"""Model types whose embedding is a plain nn.Embedding, whole on every rank: models/gemma3_causal.py, 0.4.6 to 0.5.23."""
 _INVALIDATED_BY = (
     "another process on the same GPU: the fraction is of what is free",
     "another engine version or attention backend",
@@ -206,12 +203,13 @@ def _stages(workload: Workload, chosen: Settings) -> tuple[StageWeights, ...]:
 
 
 def _rules(model: Model, chosen: Settings) -> WeightRules:
-    kind = model.model_type or ""
-    if kind.startswith(_SCALED_EMBEDDINGS):
+    kind, release = model.model_type or "", chosen.release
+    if kind.startswith(release.whole_embeddings):
         return _WHOLE_EMBEDDING
-    fused = chosen.release.clones_shared_experts and (chosen.rocm or chosen.major >= _CLONED_CAPABILITY)
-    mixtures = {g.layer.moe.num_experts for g in model.layers if g.layer.moe is not None} if fused else set()
-    return _CLONED_EXPERTS if kind == _CLONED_MODEL and _CLONED_ROUTED in mixtures else RULES
+    if kind not in release.clones_shared_experts or not (chosen.rocm or chosen.major >= release.cloned_capability):
+        return RULES
+    mixtures = {g.layer.moe.num_experts for g in model.layers if g.layer.moe is not None}
+    return _CLONED_EXPERTS if release.cloned_routed_experts in mixtures else RULES
 
 
 def _rank(
@@ -300,17 +298,17 @@ def _reserved(
 def _tables(model: Model, stage: StageWeights, chosen: Settings) -> int:
     if (model.model_type or "").startswith(chosen.release.computes_rotary):
         return 0
-    return _rotary(model, stage.layers, chosen.element_bytes if chosen.rocm else _ROTARY_ELEMENT)
+    local = (model.model_type or "").startswith(chosen.release.local_rotary)
+    return _rotary(model, stage.layers, chosen.element_bytes if chosen.rocm else _ROTARY_ELEMENT, local)
 
 
 @remembered()
-def _rotary(model: Model, layers: tuple[int, ...], element_bytes: int) -> int:
+def _rotary(model: Model, layers: tuple[int, ...], element_bytes: int, local: bool) -> int:
     widths = {
         group.layer.attention.rotary_dim
         for group, _ in decoder_groups(model, layers or None)
         if group.layer.attention is not None and group.layer.attention.rotary in ("rope", "partial")
     }
-    local = (model.model_type or "").startswith(_SCALED_EMBEDDINGS)
     positions = rotary_positions(model, local=local, stacked=1)
     return sum(
         serving_buffers.rotary_cache(positions=positions, rotary_dim=width, element_bytes=element_bytes)

@@ -332,7 +332,7 @@ def _stage_ranks(common: Common, stage: StageWeights) -> Iterator[RankAccount]:
 def _slots(common: Common, stage: StageWeights) -> int:
     """Adapter slots of one rank. [bytes]"""
     workload = common.workload
-    assert workload.serving is not None and workload.serving.lora is not None  # noqa: S101, PT018
+    assert workload.serving is not None and workload.serving.lora is not None  # noqa: S101, PT018  (asked for with adapters only)
     return lora_slots(
         workload.model,
         workload.serving.lora,

@@ -77,8 +77,16 @@ class Sglang(Release, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Of one all-reduce at one captured size, for every doubling of ranks; measured. [bytes]"""
     computes_rotary: tuple[str, ...] = ()
     """Beginnings of the model types whose rotary embedding is computed, not read from a table."""
-    clones_shared_experts: bool = False
-    """The shared expert of DeepSeek-V3 is fused as one clone per rank, each cut over the ranks: whole on every rank."""
+    whole_embeddings: tuple[str, ...] = ()
+    """Beginnings of the model types whose embedding is a plain nn.Embedding, whole on every rank."""
+    local_rotary: tuple[str, ...] = ()
+    """Beginnings of the model types whose windows have a rotary table of their own."""
+    clones_shared_experts: tuple[str, ...] = ()
+    """Model types whose shared expert is fused as one clone per rank, each cut over the ranks: whole on every rank."""
+    cloned_routed_experts: int = 0
+    """Only with that many routed experts. [unitless]"""
+    cloned_capability: int = 0
+    """Only on AMD, or from this major compute capability on. [unitless]"""
     graph_first_capture: int
     """Workspaces and modules that the first captured forward brings; measured. [bytes]"""
     prefill_graph_bytes: int = 0

@@ -141,9 +141,9 @@ class Vllm(Release, frozen=True, kw_only=True, forbid_unknown_fields=True):
     fusion_workspace: Literal["none", "granular", "exact"] = "none"
     """FlashInfer's all-reduce fusion: off, each buffer rounded to the multicast granularity, or as requested."""
 
-    model_types_after: dict[str, str] = {}  # noqa: RUF012
+    model_types_after: dict[str, str] = {}  # noqa: RUF012  (a Struct: every record gets its own)
     """Models without a class up to and including a version."""
-    model_types_until: dict[str, str] = {}  # noqa: RUF012
+    model_types_until: dict[str, str] = {}  # noqa: RUF012  (a Struct: every record gets its own)
     """Models whose class was removed after a version."""
     unsupported_model_types: tuple[str, ...] = ()
     """Models that no version has a class for, nor a way to run another's."""
@@ -172,7 +172,7 @@ class Vllm(Release, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """With adapters enabled every size is captured twice, with and without them."""
     capture_step_above_256: int = 16
     capture_limit: int = 512
-    capture_limits_by_model_type: dict[str, int] = {}  # noqa: RUF012
+    capture_limits_by_model_type: dict[str, int] = {}  # noqa: RUF012  (a Struct: every record gets its own)
     """Models whose largest capture the engine sets itself, whatever max_num_seqs (in steps of 16 from 256). [requests]"""
     capture_limit_blackwell: int | None = None
     """Largest capture on data-centre Blackwell (compute capability 10.x). [requests]"""
