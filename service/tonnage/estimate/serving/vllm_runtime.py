@@ -16,9 +16,8 @@ from tonnage.units import MiB
 _VOCABULARY_ALIGNMENT = 16
 _COMMUNICATOR = (950 * MiB, 1450 * MiB)
 """NCCL's own buffers over NVLink; free memory at start of H100 with 2 to 8 ranks. [bytes]"""
-
-
 _OTHER_SWITCHED = 300 * MiB
+"""Half of the band on switched cards other than Hopper, whose logs are few (tests/measured/serving_vllm.json). [bytes]"""
 
 
 class Outside(Struct, frozen=True, kw_only=True):
