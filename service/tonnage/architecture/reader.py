@@ -14,10 +14,10 @@ from tonnage.architecture.gguf_header import config_of, content_key, header_cont
 from tonnage.architecture.prediction import prediction_layers, prediction_tensors
 from tonnage.architecture.published import Comparison, best_reading, quantization_of
 from tonnage.architecture.stated import DTYPES, refuse_odd_values
-from tonnage.architecture.tables import tables
+from tonnage.architecture.tables import class_code, tables
 from tonnage.errors import ContradictoryWorkload, MissingFact
 from tonnage.kept import Kept, weigh
-from tonnage.spec.model import Model
+from tonnage.spec.model import ClassCode, Model
 
 Trust = Literal["exact", "checked", "recalled", "generic", "count"]
 KEPT = 1024
@@ -134,6 +134,7 @@ def _model(reading: Reading, comparison: Comparison, model_type: str, config: Ma
         quantization_config=quantization,
         weight_format=weight_format_of(quantization),
         max_source_positions=reading.encoder.count("max_position_embeddings") if reading.encoder else 0,
+        code=class_code().get(model_type, ClassCode()),
         config=dict(config),
         trust=comparison.trust,
         notes=(*comparison.notes, *_from_class(text), *_not_counted(reading.fields)),

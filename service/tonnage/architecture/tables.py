@@ -9,8 +9,9 @@ import msgspec
 from msgspec import Struct
 
 from tonnage.errors import CatalogError
-from tonnage.spec.model import Component, Shard
+from tonnage.spec.model import ClassCode, Component, Shard
 
+CLASS_CODE = "class_code.toml"
 CLASS_SIZES = "class_sizes.toml"
 TABLE_FILES = (
     "architectures.toml",
@@ -109,6 +110,12 @@ class Table(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 def tables() -> dict[str, Table]:
     """All tables by model type, each complete with what it inherits."""
     return complete({name: table for file in TABLE_FILES for name, table in _data(file).items()}, _data(CLASS_SIZES))
+
+
+@cache
+def class_code() -> dict[str, ClassCode]:
+    """How classes are written, by model type; types without peculiarities are absent."""
+    return msgspec.convert(_data(CLASS_CODE), dict[str, ClassCode])
 
 
 def complete(raw: dict[str, Any], sizes: dict[str, Any]) -> dict[str, Table]:

@@ -175,6 +175,8 @@ class WeightFormat(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Compute capability that an engine or framework asks for, where it is another."""
     native_dtype: str | None = None
     """Entry of Gpu.native_dtypes that computes in it natively."""
+    training: Literal["full", "frozen_base", "dequantized"] = "full"
+    """What a trainer does with such a base: trains it, only freezes it below adapters, or dequantizes the file on loading."""
     engines: tuple[str, ...] = ()
     kernels: dict[str, tuple[str, ...]] = {}
     """By engine: vendors and architectures other than NVIDIA's on which its kernels are established."""

@@ -193,6 +193,29 @@ class Vision(Struct, frozen=True, kw_only=True):
     config: dict[str, Any] = {}
 
 
+class ClassCode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the model's class is written where its config does not say: what a training step allocates depends on it."""
+
+    attention_written_out: bool = False
+    """Only operators of its own, no scaled_dot_product_attention (BLOOM, MPT)."""
+    one_key_head: bool = False
+    """One key head for all queries, which no attention kernel takes (Falcon)."""
+    softmax_as_wide_as_scores: bool = False
+    """Eager attention does not turn scores to fp32 (GPT-2)."""
+    layer_norm_in_python: bool = False
+    """LayerNorm and rotation written out in fp32 (Cohere)."""
+    clamped_experts: bool = False
+    """Experts clamp both halves and gate in operators of their own (gpt-oss)."""
+    causal_mask_buffer: bool = False
+    """A mask of all positions is a buffer (GPT-BigCode)."""
+    dense_score_head: bool = False
+    """The classification head is a dense layer and one over the labels, both of them PEFT's modules to save (RoBERTa)."""
+    own_code: bool = False
+    """The checkpoint brings its classes (Qwen-1)."""
+    lora_targets: tuple[str, ...] = ("q_proj", "v_proj")
+    """Modules that PEFT adapts when not told: huggingface/peft@v0.21.2 src/peft/utils/constants.py."""
+
+
 class Model(Struct, frozen=True, kw_only=True):
     """One architecture. With `layers` empty only `parameters_total` is known (a bare count)."""
 
@@ -223,6 +246,7 @@ class Model(Struct, frozen=True, kw_only=True):
     quantization_config: dict[str, Any] | None = None
     weight_format: str | None = None
     """Catalogue id of the format the checkpoint is stored in, None: plain `dtype`."""
+    code: ClassCode = ClassCode()
     embedding_multiplier_copies: int = 0
     max_source_positions: int = 0
     """Encoder length of an encoder-decoder model, 0 otherwise. [tokens]"""

@@ -9,6 +9,7 @@ from tonnage.estimate.training.settings import FSDP, ZERO, Settings
 from tonnage.estimate.training.solve import Solved, Stage, moving_least, solved
 from tonnage.estimate.training.step import Moment
 from tonnage.estimate.training.usual import usual_model
+from tonnage.laws.pool_regimes import Ratio
 from tonnage.laws.reserved import unavoidable, whole_share
 from tonnage.spec.facts import Gpu
 from tonnage.spec.report import Account, Amount, Assumption, GpuLoad, MemoryItem, PhaseItems
@@ -147,7 +148,7 @@ def _needed(job: Solved, stage: Stage, outside: tuple[MemoryItem, ...]) -> Amoun
     )
 
 
-def _stuck(job: Settings, regime: counters.Ratio, allocated: int, moving: int) -> int:
+def _stuck(job: Settings, regime: Ratio, allocated: int, moving: int) -> int:
     """Most that the allocator cannot give back: where parameters are gathered and freed, live blocks pin its segments. [bytes]"""
     most = unavoidable(transient=moving, percent=12)
     if job.sharding != "zero3" or not regime.whole:
@@ -155,7 +156,7 @@ def _stuck(job: Settings, regime: counters.Ratio, allocated: int, moving: int) -
     return max(most, whole_share(allocated=allocated, ratio_percent=regime.high))
 
 
-def _total(found: tuple[Moment, counters.Ratio]) -> int:
+def _total(found: tuple[Moment, Ratio]) -> int:
     return found[0].total
 
 
@@ -186,7 +187,7 @@ def _outside(gpu: Gpu | None, eager: bool, communicators: int, paged: int) -> tu
     return tuple(items)
 
 
-def _moved(stage: Stage, moment: Moment, regime: counters.Ratio) -> Moment:
+def _moved(stage: Stage, moment: Moment, regime: Ratio) -> Moment:
     """Whose blocks the pool holds: once all gradients are there, those of the loss remain beside them."""
     if regime.after:
         return stage.moments[1]
@@ -201,9 +202,7 @@ def _uniform(job: Settings) -> bool:
     return job.sharding == "zero3" and not job.varying and job.cross_entropy == "fused_linear"
 
 
-def _fragmentation(
-    job: Settings, stage: Stage, moment: Moment, regime: counters.Ratio, usable: int | None
-) -> MemoryItem:
+def _fragmentation(job: Settings, stage: Stage, moment: Moment, regime: Ratio, usable: int | None) -> MemoryItem:
     """What the allocator's pool holds beyond the tensors in it."""
     sharded = job.sharding in FSDP and not job.in_backward
     idle = max(0, stage.moments[2].gradients - moment.gradients) if sharded else 0

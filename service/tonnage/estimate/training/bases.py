@@ -4,10 +4,6 @@ from tonnage.errors import ContradictoryWorkload
 from tonnage.estimate.training.methods import ADAPTER_METHODS, LIGHT_METHODS
 from tonnage.spec.facts import WeightFormat
 
-_FROZEN = frozenset({"awq", "gptq", "bitsandbytes", "hqq", "aqlm", "exl2", "exl3"})
-"""Families whose matrices have no gradient."""
-_FILES = frozenset({"gguf-file-type", "gguf-tensor-type"})
-_PLAIN_FILES = ("f32", "f16", "bf16")
 _BESIDE = ADAPTER_METHODS | LIGHT_METHODS | {"q-galore"}
 """Methods that leave the base as it is, or step on a quantized one of their own."""
 
@@ -25,12 +21,12 @@ def refuse_base(method: str, base: WeightFormat) -> None:
 
     Source: huggingface/transformers Trainer ("cannot perform fine-tuning on purely quantized models"), from_pretrained gguf_file
     """
-    if base.family in _FILES and not base.id.endswith(_PLAIN_FILES):
+    if base.training == "dequantized":
         raise ContradictoryWorkload(
             f"{base.id} is dequantized when a trainer loads it: state the dtype it trains in, such as bf16, or bnb-nf4",
             pointer="/weights/format",
         )
-    if method not in _BESIDE and base.family in _FROZEN:
+    if method not in _BESIDE and base.training == "frozen_base":
         raise ContradictoryWorkload(
             f"method {method} trains the base, and {base.id} has no gradients: state method lora or qlora, or a base in bf16",
             pointer="/weights/format",

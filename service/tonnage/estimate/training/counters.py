@@ -1,45 +1,16 @@
 """From allocated tensors to the allocator's pool and to what nvidia-smi shows."""
 
-from typing import NamedTuple
-
 from tonnage.estimate.training.bands import cap_class
 from tonnage.estimate.training.settings import FSDP, TRAINERS, Settings
 from tonnage.laws import device_context
+from tonnage.laws import pool_regimes as regimes
 from tonnage.laws import reserved as laws
+from tonnage.laws.pool_regimes import Ratio
 from tonnage.spec.facts import Gpu
 from tonnage.units import GiB, MiB
 
 DEFAULT_MULTIPROCESSORS = 108
 """An A100's, where no GPU is stated. [unitless]"""
-
-
-FREED = 2 / 5
-"""
-Part of the last step's gradients that activations may have cut, at most. [fraction]
-
-Source: replays of tests/oracles/training_runs.json: 95 % of them lie below
-"""
-UNIFORM = 106
-"""
-Reserved over allocated of inputs of layers that all have one size. [percent]
-
-Source: tests/measured/heldout_training.json#arctic-8b-h200-300k-liger (1.05), #stas-8b-z3-256k (1.085)
-"""
-
-
-class Ratio(NamedTuple):
-    """Reserved over allocated of a regime, with its spread. [percent]"""
-
-    expected: int
-    low: int
-    high: int
-    whole: bool
-    """Of everything that is allocated, not only of what comes and goes."""
-    why: str
-    gathered: int = 0
-    """Gathered parameters that the pool holds once more, on a stream of their own. [percent]"""
-    after: bool = False
-    """Of what came and went before: the step finds those blocks cut too small for gradients and copies."""
 
 
 def ratio(settings: Settings, *, checkpointed: bool, step_wins: bool) -> Ratio:
@@ -52,78 +23,35 @@ def ratio(settings: Settings, *, checkpointed: bool, step_wins: bool) -> Ratio:
     if sharded is not None:
         return sharded
     if step_wins:
-        return _BEFORE_STEP
+        return regimes.BEFORE_STEP
     if not settings.varying:
-        return _fixed(checkpointed)
+        return regimes.FIXED_RECOMPUTED if checkpointed else regimes.FIXED
     return _varying(settings, checkpointed)
 
 
 def _sharded_ratio(settings: Settings, step_wins: bool) -> Ratio | None:
     offloaded = settings.offload_parameters or settings.offload_optimizer
     if settings.sharding == "zero3":
-        return Ratio(120, 105, 135, True, "ZeRO-3 gathers and frees parameters")
+        return regimes.ZERO3
     if settings.sharding in FSDP:
         if settings.release.fsdp == "fsdp1" and settings.card.framework in TRAINERS and not offloaded:
-            return (_AFTER_UNITS if step_wins else _STREAMS) if settings.trains_base else _HOOKED
+            return (regimes.AFTER_UNITS if step_wins else regimes.STREAMS) if settings.trains_base else regimes.HOOKED
         if offloaded or settings.shards <= 2:
-            return (
-                _STREAMS if settings.release.fsdp != "fsdp2" else Ratio(120, 103, 140, True, "few ranks, or the host")
-            )
-        measured = round(100 * settings.release.reserved_ratio) or 110
-        return Ratio(measured, max(100, measured - 5), measured + 8, True, "measured on this framework's sharded runs")
+            return regimes.STREAMS if settings.release.fsdp != "fsdp2" else regimes.FEW_RANKS
+        return regimes.measured(ratio=settings.release.reserved_ratio)
     if settings.sharding == "distributed_optimizer":
-        return Ratio(108, 102, 125, True, "flat buffers stay, activations come and go")
+        return regimes.FLAT_BUFFERS
     return None
-
-
-_BEFORE_STEP = Ratio(130, 102, 160, False, "blocks of forward and backward remain beside the step's", after=True)
-_AFTER_UNITS = Ratio(220, 140, 300, False, "blocks of forward and backward remain beside the step's", after=True)
-_HOOKED = Ratio(125, 105, 165, False, "inputs of one size, units gathered on streams of their own", 50)
-"""
-What is left of forward and backward at the step, and of units under FSDP1.
-
-Source: pytorch/pytorch@v2.2.0 c10/cuda/CUDACachingAllocator.cpp (a segment that was cut serves no larger request); measured:
-tests/measured/heldout_training.json#fms-mistral-7b-full-2g-b2, #fms-llama-3-8b-lora-4g-b8-liger, #fms-powerlm-3b-full-1g-b4-t445
-"""
-_STREAMS = Ratio(140, 100, 185, False, "units are gathered on streams of their own", 100)
-"""
-FSDP1 on few ranks or with offload: blocks of one stream serve no other.
-
-Source: pytorch/pytorch@v2.2.0 c10/cuda/CUDACachingAllocator.cpp get_free_block (same stream only), torch/distributed/fsdp/
-_runtime_utils.py (unshard stream); measured: tests/measured/heldout_training.json#fsdpqlora-llama-2-7b-lora-b4-s2048
-"""
-
-
-def _fixed(checkpointed: bool) -> Ratio:
-    if checkpointed:
-        return Ratio(123, 104, 165, False, "fixed length, checkpointed")
-    return Ratio(115, 102, 148, False, "fixed length")
 
 
 def _varying(settings: Settings, checkpointed: bool) -> Ratio:
     if settings.release.lengths == "bucketed":
-        return Ratio(103, 95, 125, False, "batches of similar length: the longest stay below the cap")
+        return regimes.BUCKETED
     if settings.release.lengths == "longest_first":
-        return Ratio(125, 110, 165, False, "longest sample first")
+        return regimes.LONGEST_FIRST
     if settings.attention == "eager" and not checkpointed:
-        return Ratio(125, 105, 180, False, "attention matrices: many blocks of one size")
-    if checkpointed:
-        return _RECOMPUTED[cap_class(settings)]
-    return Ratio(165, 120, 230, False, "lengths vary")
-
-
-_NEW_LONGEST = "lengths vary: every new longest sample asks for blocks no cached one serves"
-_RECOMPUTED = {
-    1: Ratio(380, 140, 620, False, _NEW_LONGEST),
-    2: Ratio(330, 110, 620, False, _NEW_LONGEST),
-    3: Ratio(250, 110, 720, False, "lengths vary; few samples reach the cap"),
-}
-"""
-Checkpointed batches of any length, by `cap_class`: the higher the cap, the fewer samples come near it.
-
-Source: replays of recorded steps with drawn lengths in random order (1.7 to 6.2); measured: the swift rows of
-tests/measured/training.json and heldout_training.json
-"""
+        return regimes.ATTENTION_MATRICES
+    return regimes.RECOMPUTED[cap_class(settings)] if checkpointed else regimes.VARYING
 
 
 def fragmentation(
@@ -158,11 +86,11 @@ def fragmentation(
         if ratio_of.whole:
             # the blocks of sharded gradients serve nothing that is gathered
             extra = laws.whole_share(allocated=allocated + idle - uniform, ratio_percent=percent)
-            extra += laws.whole_share(allocated=uniform, ratio_percent=UNIFORM) + idle + laws.CUBLAS_SEGMENT
+            extra += laws.whole_share(allocated=uniform, ratio_percent=regimes.UNIFORM) + idle + laws.CUBLAS_SEGMENT
         else:
             extra = laws.transient_share(transient=max(0, allocated - resident), ratio_percent=percent)
             extra += idle + live * ratio_of.gathered // 100
-            extra += int(freed * FREED) if percent == ratio_of.high else 0
+            extra += int(freed * regimes.FREED) if percent == ratio_of.high else 0
         pool = allocated + extra
         if usable is not None and not ratio_of.whole:
             pool = laws.capped(reserved=pool, allocated=allocated, usable=usable)

@@ -12,7 +12,6 @@ from tonnage.estimate.training import operators as op
 from tonnage.estimate.training.feeding import FeedForward
 from tonnage.estimate.training.latent import latent_queries_keys_values
 from tonnage.estimate.training.linears import width_of
-from tonnage.estimate.training.norms import PYTHON_LAYER_NORM
 from tonnage.estimate.training.recipe import Recipe
 from tonnage.estimate.training.recurrent import recurrent_mix
 from tonnage.estimate.training.tape import Tape, Tensor, per_token
@@ -24,10 +23,10 @@ class Block(FeedForward):
 
     def __init__(self, tape: Tape, layer: Layer, model: Model, recipe: Recipe) -> None:
         super().__init__(tape, layer, model, recipe)
-        self.narrow_softmax = model.model_type == "gpt2" or any(
+        self.narrow_softmax = model.code.softmax_as_wide_as_scores or any(
             g.layer.attention is not None and g.layer.attention.sinks for g in model.layers
         )
-        self.rotates_wide = model.model_type in PYTHON_LAYER_NORM
+        self.rotates_wide = model.code.layer_norm_in_python
         self.drops_stream = _any_positive(model, _STREAM_DROPOUTS)
         self.drops_scores = _any_positive(model, _SCORE_DROPOUTS)
 

@@ -64,7 +64,7 @@ class FeedForward(Linears):
         if not moe.gated:
             return op.activation(tape, self._grouped(rows, "expert_up", elements, width))
         both = self._grouped(rows, "expert_gate_up", 2 * elements, 2 * width)
-        if self.model_type == "gpt_oss":
+        if self.clamps_experts:
             return self._clamped(both, width)
         gate, up = op.split(tape, both, per_token(width), per_token(width))
         return op.multiply(tape, op.activation(tape, gate), up)

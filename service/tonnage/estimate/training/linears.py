@@ -20,7 +20,7 @@ class Linears:
         self.tape = tape
         self.layer = layer
         self.hidden = model.hidden_size
-        self.model_type = model.model_type
+        self.clamps_experts = model.code.clamped_experts
         self.norm_kind = norm_kind(layer, model)
         self.recipe = recipe
         self.weights: dict[str, Parameter] = {}

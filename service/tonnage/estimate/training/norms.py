@@ -4,9 +4,6 @@ from tonnage.estimate.training import operators as op
 from tonnage.estimate.training.tape import Parameter, Tape, Tensor
 from tonnage.spec.model import Layer, Model
 
-PYTHON_LAYER_NORM = frozenset({"cohere", "cohere2", "cohere2_moe"})
-"""Model types that write LayerNorm out in fp32 (and rotate in fp32)."""
-
 
 def normalised(tape: Tape, x: Tensor, weight: Parameter, *, kind: str, fused: bool, rows: int = 1) -> Tensor:
     """RMSNorm in Python or one kernel, Gemma's and OLMo's in fp32, LayerNorm with or without weight."""
@@ -29,7 +26,7 @@ def normalised(tape: Tape, x: Tensor, weight: Parameter, *, kind: str, fused: bo
 
 def norm_kind(layer: Layer, model: Model) -> str:
     """The layer's kind of norm; Cohere writes its LayerNorm in Python."""
-    return "layer_fp32" if model.model_type in PYTHON_LAYER_NORM and layer.norm_kind == "layer" else layer.norm_kind
+    return "layer_fp32" if model.code.layer_norm_in_python and layer.norm_kind == "layer" else layer.norm_kind
 
 
 def _layer_norm_in_python(tape: Tape, x: Tensor, weight: Parameter) -> Tensor:

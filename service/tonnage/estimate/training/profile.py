@@ -167,7 +167,7 @@ def _code(model: Model, recipe: Recipe) -> type[Block]:
         return LitBlock
     if encodes_only(model):
         return EncoderBlock
-    return FalconBlock if model.model_type == "falcon" else Block
+    return FalconBlock if model.code.one_key_head else Block
 
 
 class _Run:

@@ -133,7 +133,7 @@ def _checkpointing(settings: Settings) -> Literal["none", "full", "reentrant", "
 
 def remote_code(settings: Settings, model: Model) -> bool:
     """The checkpoint's own classes run: a model type of theirs, or adapter targets that only they have."""
-    if model.model_type == "qwen":
+    if model.code.own_code:
         return True
     lora = settings.card.lora
     names = set(lora.target_modules or ()) if lora is not None else set()

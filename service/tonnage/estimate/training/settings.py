@@ -225,9 +225,6 @@ def _offloads_by_default(card: Training, read: Reader) -> bool:
     return bool(read.assume("offload.activations", True, read.why))
 
 
-_WRITTEN_OUT = frozenset({"bloom", "mpt"})
-
-
 def _attention(read: Reader, release: FrameworkRelease, model: Model) -> str:
     """
     The framework's default; operators of their own where PyTorch's kernel cannot do what the model wants.
@@ -237,7 +234,7 @@ def _attention(read: Reader, release: FrameworkRelease, model: Model) -> str:
     name = release.defaults.attn_implementation
     if name == "sdpa" and release.code == "transformers":
         layers = [g.layer.attention for g in model.layers if g.layer.attention is not None]
-        if model.model_type in _WRITTEN_OUT or any(a.softcap or a.sinks for a in layers):
+        if model.code.attention_written_out or any(a.softcap or a.sinks for a in layers):
             return str(
                 read.assume("attn_implementation", "eager", "these classes have no scaled_dot_product_attention")
             )

@@ -6,7 +6,6 @@ import msgspec
 
 from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.training.bands import TYPICAL_CAP, Band, may_fall_short
-from tonnage.estimate.training.counters import Ratio
 from tonnage.estimate.training.host import host_of
 from tonnage.estimate.training.items import phase_items
 from tonnage.estimate.training.losses import path_name, scored_tokens
@@ -20,6 +19,7 @@ from tonnage.estimate.training.step import Batch, Moment, highest
 from tonnage.laws import optimizer as optimizer_laws
 from tonnage.laws.activations import stale_inputs
 from tonnage.laws.loss import causal_upcast
+from tonnage.laws.pool_regimes import Ratio
 from tonnage.spec.report import Finding, Host, MemoryItem
 from tonnage.spec.workload import Workload
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from tonnage.estimate.identity_cache import remembered, results_of_this_thread
 from tonnage.estimate.training.bands import Band, allocated_band, cap_class
-from tonnage.estimate.training.counters import Ratio, ratio
+from tonnage.estimate.training.counters import ratio
 from tonnage.estimate.training.findings import findings_of
 from tonnage.estimate.training.fused import fused_profile
 from tonnage.estimate.training.items import item
@@ -26,6 +26,7 @@ from tonnage.estimate.training.sizes import Rank, ranks_of
 from tonnage.estimate.training.states import causal_masks, loaded_format
 from tonnage.estimate.training.usual import encodes_only, scoring_model, usual_model
 from tonnage.kept import Kept
+from tonnage.laws.pool_regimes import Ratio
 from tonnage.laws.training_sharding import in_flight
 from tonnage.spec.card import Training
 from tonnage.spec.facts import WeightFormat

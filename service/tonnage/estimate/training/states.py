@@ -71,7 +71,7 @@ def causal_masks(model: Model) -> int:
     Source:
         huggingface/transformers@v5.24.0 src/transformers/models/gpt_bigcode/modeling_gpt_bigcode.py (self.bias)
     """
-    return model.max_position_embeddings**2 if model.model_type == "gpt_bigcode" else 0
+    return model.max_position_embeddings**2 if model.code.causal_mask_buffer else 0
 
 
 def _rules(settings: Settings) -> WeightRules:
@@ -155,13 +155,9 @@ def trainable(model: Model, what: What) -> tuple[Trainable, ...]:
         return (_whole_model(model, what.base_bytes, what.unties),)
     adapters = Trainable(tuple(_adapter_shapes(model, what.adapters, what.method, what.rank)), (), what.adapter_bytes)
     rest = tuple((model.vocab_size, model.hidden_size, 1) for role in ("embed", "head") if role in what.saved)
-    scored = {"score", "pooler"} if model.model_type in _DENSE_HEADS else {"score"}
+    scored = {"score", "pooler"} if model.code.dense_score_head else {"score"}
     rest += tuple((t.out_features, t.in_features, 1) for t in model.outside if t.role in scored)
     return (adapters, Trainable((), rest, what.base_bytes)) if rest else (adapters,)
-
-
-_DENSE_HEADS = frozenset({"roberta", "xlm-roberta", "camembert"})
-"""Encoders whose classification head is a dense layer and one over the labels, both of them PEFT's modules to save."""
 
 
 def _whole_model(model: Model, width: int, unties: bool) -> Trainable:

@@ -159,19 +159,9 @@ def module_of(tensor: Tensor) -> str:
     return tensor.name.removesuffix(".weight")
 
 
-PEFT_DEFAULTS: dict[str, tuple[str, ...]] = {
-    "gpt2": ("c_attn",), "gpt_neox": ("query_key_value",), "bloom": ("query_key_value",), "falcon": ("query_key_value",),
-    "chatglm": ("query_key_value",), "gpt_bigcode": ("c_attn",), "mpt": ("Wqkv",), "qwen": ("c_attn",),
-    "phi": ("q_proj", "v_proj", "fc1", "fc2"), "phi3": ("qkv_proj",), "t5": ("q", "v"), "mt5": ("q", "v"),
-    "bert": ("query", "value"), "roberta": ("query", "value"), "xlm-roberta": ("query", "value"),
-    "nemotron_h": ("q_proj", "k_proj", "v_proj", "o_proj"), "dbrx": ("Wqkv",),
-}  # fmt: skip
-"""Targets PEFT chooses when none are given: huggingface/peft@v0.21.2 src/peft/utils/constants.py."""
-
-
 def default_targets(model: Model) -> tuple[str, ...]:
-    """PEFT's own choice for a model type: queries and values where it has no other."""
-    return PEFT_DEFAULTS.get(model.model_type, ("q_proj", "v_proj"))
+    """PEFT's own choice for a model: queries and values where it has no other."""
+    return model.code.lora_targets
 
 
 def scaled_targets(model: Model) -> tuple[str, ...]:
