@@ -2,27 +2,35 @@
 
 import asyncio
 import contextlib
-import threading
+import os
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
+from multiprocessing import get_context
+from multiprocessing.synchronize import Event
 from pathlib import Path
+from typing import Any
 
 import redis
 from tests.adapters.conftest import BINARIES, Server
-from tests.chaos.load import ESTIMATE, Load, Question, mixed, until
+from tests.chaos.load import ESTIMATE, Load, Question, milliseconds, mixed, until
 from tests.chaos.proxies import SlowProxy
 from tests.chaos.replica import Replica
 from tests.chaos.report import Row
 
-BEFORE_SECONDS = 3.0
-UNDER_SECONDS = 4.0
+BEFORE_SECONDS = 8.0
+UNDER_SECONDS = 9.0
+"""The two windows of a p99; of the second the first second does not count. [s]"""
 _RECOVERY_SECONDS = 30.0
 _RATE_LIMIT = 900_000
 """So that rate counts are exchanged as well."""
 
 _BEHIND = 50
 """Questions that the second replica is behind the first. [unitless]"""
+
+_SLOWER = (0.3, 0.03)
+"""What is added to a reply: beyond the time-out, and within it. [s]"""
+_PROCESSES = get_context("spawn")
 
 Action = Callable[[], object]
 Pair = tuple[Replica, Replica]
@@ -104,65 +112,77 @@ async def all_faults(folder: Path) -> AsyncIterator[Row]:
     try:
         for service in services:
             await asyncio.to_thread(service.wait_until_ready)
-        yield await _absent(services[0], server)
+        yield await _absent(services, server)
         yield await fault("Redis killed", services, server.kill, server.start, state="down")
         yield await fault("Redis paused (SIGSTOP)", services, server.pause, server.resume, state="down")
         client = server.client()
         full, free = (lambda: client.config_set("maxmemory", 1)), (lambda: client.config_set("maxmemory", 0))
         yield await fault("Redis out of memory", services, full, free, errors=True)
-        with _meddling(server, lambda key: (client.delete(key), client.lpush(key, b"x"))) as (begin, end):
-            yield await fault("values of a wrong type", services, begin, end, errors=True)
-        with _meddling(server, lambda key: client.set(key, b"\xff" * 300)) as (begin, end):
-            yield await fault("values corrupted", services, begin, end, errors=True)
-        with _meddling(server, client.delete) as (begin, end):
-            yield await fault("keys evicted all the time", services, begin, end, state="up")
+        for name, how, more in _SPOILT:
+            with _meddling(server, how) as (begin, end):
+                yield await fault(name, services, begin, end, **more)
     finally:
         for service in services:
             service.kill()
         server.kill()
-    yield await _slow(folder)
+    for seconds in _SLOWER:
+        yield await _slow(folder, seconds)
 
 
 @contextlib.contextmanager
-def _meddling(server: Server, spoil: Callable[[bytes], object]) -> Iterator[tuple[Action, Action]]:
-    """What spoils every key over and over, in a thread, from one action to the other."""
-    stop = threading.Event()
-
-    def meddle() -> None:
-        client = server.client()
-        while not stop.wait(0.05):
-            for key in client.scan_iter("tonnage:*", count=1000):
-                with contextlib.suppress(redis.RedisError):
-                    spoil(key)
-
-    thread = threading.Thread(target=meddle)
+def _meddling(server: Server, how: str) -> Iterator[tuple[Action, Action]]:
+    """What spoils every key over and over from one action to the other, in a process of its own that yields to others."""
+    stop = _PROCESSES.Event()
+    meddler = _PROCESSES.Process(target=_meddle, args=(server.port, how, stop), daemon=True)
 
     def end() -> None:
         stop.set()
-        thread.join()
+        meddler.join()
         server.client().flushall()
 
     try:
-        yield thread.start, end
+        yield meddler.start, end
     finally:
         stop.set()
 
 
-async def _absent(service: Replica, server: Server) -> Row:
-    row = Row("Redis absent at the start")
-    async with Load(service.port) as load:
-        await asyncio.sleep(BEFORE_SECONDS)
-        said, ended = await asyncio.to_thread(service.redis), time.monotonic()
+def _meddle(port: int, how: str, stop: Event) -> None:
+    os.nice(10)
+    client, spoil = redis.Redis(port=port), _SPOILS[how]
+    while not stop.wait(0.05):
+        for key in client.scan_iter("tonnage:*", count=1000):
+            with contextlib.suppress(redis.RedisError):
+                spoil(client, key)
+
+
+def _other_type(client: redis.Redis, key: bytes) -> None:
+    client.delete(key)
+    client.lpush(key, b"x")
+
+
+async def _absent(services: Pair, server: Server) -> Row:
+    """Here what is normal is known only afterwards."""
+    row, echo = Row("Redis absent at the start"), Echo()
+    first, second = services
+    async with Load(first.port, echo.first) as load, Load(second.port, echo.again) as other:
+        await asyncio.sleep(UNDER_SECONDS)
+        said, ended = await asyncio.to_thread(first.redis), time.monotonic()
         await asyncio.to_thread(server.start)
-        row.recovers(await until(lambda: service.redis() == "up", _RECOVERY_SECONDS))
+        row.recovers(await until(_up_again(services), _RECOVERY_SECONDS))
+        again = time.monotonic()
         await asyncio.sleep(BEFORE_SECONDS)
     row.count(load)
-    row.times(load.samples, 0.0, ended)
+    row.count(other)
+    samples = sorted([*load.samples, *other.samples])
+    under = [sample for sample in samples if samples[0].at + 1 <= sample.at < ended]
+    usual = [sample for sample in samples if again <= sample.at]
+    row.before, row.under = f"{milliseconds(usual)} (after)", milliseconds(under)
+    row.bound(usual, under)
     row.expect(said == "down", f"/readyz: {said}")
     return row
 
 
-async def _slow(folder: Path) -> Row:
+async def _slow(folder: Path, seconds: float) -> Row:
     server = Server(BINARIES[0], folder).start()
     async with SlowProxy(server.port) as proxy:
         address = f"redis://127.0.0.1:{proxy.port}/0"
@@ -174,8 +194,21 @@ async def _slow(folder: Path) -> Row:
         try:
             for service in services:
                 await asyncio.to_thread(service.wait_until_ready)
-            return await fault("Redis slow (0.3 s more)", services, delay(0.15), delay(0.0), state="down")
+            name = f"Redis slow ({seconds * 1000:.0f} ms more)"
+            return await fault(name, services, delay(seconds / 2), delay(0.0), state="down")
         finally:
             for service in services:
                 service.kill()
             server.kill()
+
+
+_SPOILS: dict[str, Callable[[redis.Redis, bytes], object]] = {
+    "other type": _other_type,
+    "garbage": lambda client, key: client.set(key, b"\xff" * 300),
+    "gone": lambda client, key: client.delete(key),
+}
+_SPOILT: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("values of a wrong type", "other type", {"errors": True}),
+    ("values corrupted", "garbage", {"errors": True}),
+    ("keys evicted all the time", "gone", {"state": "up"}),
+)

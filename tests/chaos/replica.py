@@ -14,6 +14,8 @@ import httpx
 
 _PROGRAM = "from tonnage.cli import main; main(['serve'])"
 _START_SECONDS = 40.0
+_ASKING = httpx.Client(verify=False, timeout=10, limits=httpx.Limits(max_keepalive_connections=0))
+"""Made once: reading certificates anew for each question takes the load generator's own time."""
 
 
 def free_port() -> int:
@@ -62,7 +64,7 @@ class Replica:
         raise RuntimeError(f"the service does not start: {self.errors.read_text()[-2000:]}")
 
     def get(self, path: str) -> httpx.Response:
-        return httpx.get(self.url + path, timeout=10)
+        return _ASKING.get(self.url + path)
 
     def redis(self) -> str:
         return str(self.get("/readyz").json()["redis"])

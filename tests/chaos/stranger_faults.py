@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from tests.chaos.load import ESTIMATE, FIT, LOST, REFUSED, Load, milliseconds
+from tests.chaos.process_faults import WINDOW_SECONDS
 from tests.chaos.replica import Replica
 from tests.chaos.report import Row
 
@@ -36,25 +37,28 @@ async def all_faults(folder: Path) -> AsyncIterator[Row]:
 
 
 async def _held(service: Replica, name: str, sent: bytes, status: bytes, seconds: float) -> Row:
-    """Others are served while many connections stall; each is answered or closed in time."""
-    row = Row(name)
-    async with Load(service.port, lambda: ESTIMATE) as load:
-        await asyncio.sleep(2)
+    """Others are served while wave after wave of connections stalls; each is answered or closed in time."""
+    row, ends, times = Row(name), [], []
+    async with Load(service.port, lambda: ESTIMATE, connections=8) as load:
+        await asyncio.sleep(WINDOW_SECONDS)
         began = time.monotonic()
-        ends = await asyncio.gather(*(_stalls(service.port, sent, seconds) for _ in range(_SLOW)))
+        while time.monotonic() < began + 1 + WINDOW_SECONDS:
+            wave = time.monotonic()
+            ends += await asyncio.gather(*(_stalls(service.port, sent, seconds, n / _SLOW) for n in range(_SLOW)))
+            times.append(time.monotonic() - wave)
         ended = time.monotonic()
-        await asyncio.sleep(max(0.0, began + 2 - ended))
     row.count(load)
-    row.times(load.samples, began, max(ended, began + 2), bounded=True)
+    row.times(load.samples, began, ended, bounded=True)
     expected = [end for end in ends if end is not None and (end[9:12] == status or (status == b"431" and end == b""))]
     answer = f"{status.decode()} and closed" if status else "closed without an answer"
-    row.expect(len(expected) == _SLOW, f"{len(expected)} {answer} within {ended - began:.1f} s")
+    row.expect(len(expected) == len(ends), f"{len(expected)} of {len(ends)} {answer} within {max(times):.1f} s")
     return row
 
 
-async def _stalls(port: int, sent: bytes, seconds: float) -> bytes | None:
-    """What one such connection gets before it is closed; None when it stays open."""
+async def _stalls(port: int, sent: bytes, seconds: float, begins: float) -> bytes | None:
+    """What a connection that begins after a while gets before it is closed; None when it stays open."""
     received = b""
+    await asyncio.sleep(begins)
     try:
         async with asyncio.timeout(seconds):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -9,12 +9,13 @@ import random
 import sys
 import time
 from collections import Counter, defaultdict
+from itertools import islice
 from pathlib import Path
 
 import pytest
 from hypothesis import Phase, settings
 from tests.mutation.mutants import Mutant, mutants_of
-from tests.mutation.runner import Runner
+from tests.mutation.runner import Runner, replacement
 
 import tonnage
 
@@ -61,9 +62,8 @@ def _files(options: argparse.Namespace) -> list[Path]:
 
 
 def _sample(found: list[Mutant], options: argparse.Namespace) -> list[Mutant]:
-    if not 0 < options.sample < len(found):
-        return random.Random(options.seed).sample(found, len(found))
-    return random.Random(options.seed).sample(found, options.sample)
+    drawn = (mutant for mutant in random.Random(options.seed).sample(found, len(found)) if replacement(mutant))
+    return list(islice(drawn, options.sample or None))
 
 
 def _left(found: list[Mutant], output: Path) -> list[Mutant]:
@@ -89,6 +89,7 @@ def _judge(runner: Runner, chosen: list[Mutant], options: argparse.Namespace) ->
         by_module[module]["killed" if verdict == "timed out" else verdict] += 1
         if verdict in ("survived", "not reached"):
             left.append(f"{verdict:12} {_name(mutant)}")
+            sys.stderr.write(f"{left[-1]}\n")
     sys.stdout.write("\n".join([*sorted(left), *_table(by_module)]) + "\n")
 
 

@@ -7,7 +7,8 @@ Left alone: docstrings, annotations, decorators, defaults, and the words of a re
 
 import ast
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import CodeType
 from typing import NamedTuple
@@ -32,7 +33,8 @@ class Mutant(NamedTuple):
     """Names from the module down to the function."""
     line: int
     change: str
-    code: CodeType
+    compiled: Callable[[], CodeType | None]
+    """Makes the code object: a sample compiles only what it takes. None where the name is not the only one."""
 
 
 def mutants_of(path: Path) -> Iterator[Mutant]:
@@ -41,9 +43,8 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
     for names, function in _functions(tree, ()):
         for node in _own_nodes(function):
             for change, changed in _changes(node):
-                code = _compiled(tree, function, node, changed, path, names)
-                if code is not None:
-                    yield Mutant(path, names, node.lineno, change, code)
+                compiled = partial(_compiled, tree, function, node, changed, path, names)
+                yield Mutant(path, names, node.lineno, change, compiled)
 
 
 def _functions(node: ast.AST, above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], ast.FunctionDef]]:

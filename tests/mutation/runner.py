@@ -11,10 +11,10 @@ import select
 import signal
 import sys
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType, FunctionType
+from types import CodeType, FrameType, FunctionType
 from typing import Any, NamedTuple
 
 import pytest
@@ -42,6 +42,8 @@ class Runner:
         self._items: dict[str, pytest.Item] = {}
         self.traced: dict[str, Traced] = {}
         self._reached: dict[Line, list[str]] = defaultdict(list)
+        self._killers: Counter[str] = Counter()
+        """How many mutants each test killed; those that did are asked first."""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._failed = self._failed or report.failed
@@ -60,15 +62,19 @@ class Runner:
         names = self._reached.get((str(mutant.path), mutant.line), [])
         if not names:
             return "not reached"
-        names = sorted(names, key=lambda name: self.traced[name].seconds)
+        names = sorted(names, key=lambda name: (-self._killers[name], self.traced[name].seconds))
         patience = max(_PATIENCE, 10 * sum(self.traced[name].seconds for name in names))
-        killed = self._forked(lambda: self._kills(mutant, names), patience)
-        return "timed out" if killed is None else "killed" if killed else "survived"
+        killer = self._forked(lambda: self._killer(mutant, names), patience)
+        if killer:
+            self._killers[killer] += 1
+        return "timed out" if killer is None else "killed" if killer else "survived"
 
-    def _kills(self, mutant: Mutant, names: list[str]) -> bool:
-        if not patched(mutant):
-            raise RuntimeError(f"{mutant.function} is not to be found")
-        return any(not self._passes(self._items[name]) for name in names)
+    def _killer(self, mutant: Mutant, names: list[str]) -> str:
+        """The first test that fails; empty without any."""
+        found = replacement(mutant)
+        if found is not None:
+            found[0].__code__ = found[1]
+        return next((name for name in names if not self._passes(self._items[name])), "")
 
     def _passes(self, item: pytest.Item) -> bool:
         self._failed = False
@@ -128,16 +134,15 @@ def _read_all(reader: int, patience: float) -> Any:
     return None
 
 
-def patched(mutant: Mutant) -> bool:
-    """Put a mutant in the place of its function."""
+def replacement(mutant: Mutant) -> tuple[FunctionType, CodeType] | None:
+    """Function of a mutant and the code that takes its place; None where there is no such place."""
     found: Any = importlib.import_module(module_name(mutant.path))
     for name in mutant.function:
         found = vars(found).get(name)
-    function = _unwrapped(found)
-    if function is None or function.__code__.co_freevars != mutant.code.co_freevars:
-        return False
-    function.__code__ = mutant.code
-    return True
+    function, code = _unwrapped(found), mutant.compiled()
+    if function is None or code is None or function.__code__.co_freevars != code.co_freevars:
+        return None
+    return function, code
 
 
 def _unwrapped(found: Any) -> FunctionType | None:

@@ -137,7 +137,9 @@ class RateCounter:
         if not active or not self._link.usable:
             return
         sent = [tally.unsent for _, tally in active]
-        replies = await self._link.ask(lambda client: _add(client, window, [name for name, _ in active], sent))
+        replies = await self._link.ask(
+            lambda client: _add(client, window, [name for name, _ in active], sent), patience_seconds=SYNC_SECONDS
+        )
         for (_, tally), unsent, total in zip(active, sent, replies or [], strict=False):
             if tally.window == window and isinstance(total, int):
                 tally.unsent -= unsent

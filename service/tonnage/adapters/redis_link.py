@@ -1,13 +1,14 @@
 """
 One shared Redis that may be absent, slow, hung or wrong, and must never be felt.
 
-No command waits longer than the time-out and none is repeated. After a few failures in a row Redis is left alone and
-a background probe asks when it is back, so that no request pays for finding out.
+No command waits longer than the time-out and none is repeated. After a few failures or slow replies in a row Redis is
+left alone and a background probe asks when it is back, so that no request pays for finding out.
 """
 
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal, TypeVar
 
@@ -27,6 +28,10 @@ State = Literal["none", "connecting", "up", "down"]
 
 _PROBE_SECONDS = 1.0
 """How long a probe may wait; it holds up nobody. [s]"""
+_PROBES = 3
+"""Replies of which the quickest counts: one may be late because this process was busy. [unitless]"""
+_SLOW_PART = 0.25
+"""Of the time-out: a reply that takes longer costs more than the work it saves. [fraction]"""
 _SENTINEL = "redis+sentinel://"
 _CLUSTER = "redis+cluster://"
 
@@ -41,6 +46,15 @@ class LinkSettings(Struct, frozen=True, kw_only=True):
     """Failures in a row after which it is left alone. [unitless]"""
     pause_seconds: float = 2.0
     """Between probes while it is. [s]"""
+
+    @property
+    def slow_seconds(self) -> float:
+        """A reply that takes longer counts as a failure towards leaving Redis alone. [s]"""
+        return self.timeout_seconds * _SLOW_PART
+
+
+class SlowReply(Exception):
+    """Redis answers, too late to be worth the wait."""
 
 
 class RedisLink:
@@ -85,7 +99,7 @@ class RedisLink:
 
         Args:
             command: Function from the client to the reply.
-            patience_seconds: Longest wait where nobody waits for it; the link's own when omitted. [s]
+            patience_seconds: Longest wait where nobody waits for it, and nothing is slow; the link's own when omitted. [s]
 
         Returns:
             The reply; None when Redis is not usable or fails.
@@ -95,13 +109,17 @@ class RedisLink:
         """
         if self.state != "up":
             return None
+        started = time.monotonic()
         try:
             async with asyncio.timeout(patience_seconds or self._settings.timeout_seconds):
                 reply = await command(self._client)
         except (RedisError, OSError, TimeoutError, ValueError, TypeError, AttributeError) as error:
             self._failed(error)
             raise LookupError(str(error) or type(error).__name__) from error
-        self._failures = 0
+        if patience_seconds is None and time.monotonic() - started > self._settings.slow_seconds:
+            self._failed(SlowReply())
+        else:
+            self._failures = 0
         return reply
 
     def _failed(self, error: Exception) -> None:
@@ -133,10 +151,20 @@ class RedisLink:
             async with asyncio.timeout(_PROBE_SECONDS):
                 if self._client is None:
                     self._client = client_of(self._settings)
-                return bool(await self._client.ping())
+                await self._client.ping()
+                quickest = min([await _seconds_of(self._client.ping) for _ in range(_PROBES)])
         except (RedisError, OSError, TimeoutError, ValueError, TypeError, AttributeError) as error:
             self.last_error = type(error).__name__
             return False
+        if quickest > self._settings.slow_seconds:
+            self.last_error = SlowReply.__name__
+        return quickest <= self._settings.slow_seconds
+
+
+async def _seconds_of(command: Callable[[], Awaitable[object]]) -> float:
+    started = time.monotonic()
+    await command()
+    return time.monotonic() - started
 
 
 def client_of(settings: LinkSettings) -> Any:

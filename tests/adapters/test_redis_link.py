@@ -1,0 +1,118 @@
+"""When Redis is left alone: a client whose replies take as long as a test says."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from itertools import chain, repeat
+
+import pytest
+
+from tonnage.adapters.redis_link import LinkSettings, RedisLink
+
+SETTINGS = LinkSettings(url="redis://nowhere", timeout_seconds=0.4, failures=3, pause_seconds=0.02)
+QUICK, SLOW, NEVER = 0.0, 0.15, 60.0
+"""Below and above a quarter of the time-out, and beyond it. [s]"""
+
+
+class Client:
+    """Replies of which each takes the next of the given times."""
+
+    def __init__(self) -> None:
+        self.pings = self.replies = repeat(QUICK)
+
+    async def ping(self) -> bool:
+        await asyncio.sleep(next(self.pings))
+        return True
+
+    async def get(self) -> str:
+        await asyncio.sleep(next(self.replies))
+        return "reply"
+
+    async def aclose(self) -> None:
+        pass
+
+
+@asynccontextmanager
+async def linked(client: Client) -> AsyncIterator[RedisLink]:
+    link = RedisLink(SETTINGS, client=client)
+    link.start()
+    try:
+        yield link
+    finally:
+        await link.close()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+async def asked(link: RedisLink, times: int, **more: float) -> list[str | None]:
+    return [await link.ask(lambda client: client.get(), **more) for _ in range(times)]
+
+
+def test_slow_is_a_quarter_of_the_time_out() -> None:
+    assert 0.1 == SETTINGS.slow_seconds
+
+
+async def test_slow_replies_are_used_and_after_three_in_a_row_nobody_waits_for_a_fourth() -> None:
+    client = Client()
+    async with linked(client) as link:
+        await until(lambda: link.usable)
+        client.replies, client.pings = repeat(SLOW), repeat(SLOW)
+
+        assert ["reply", "reply", "reply", None] == await asked(link, 4)
+        assert ("down", "SlowReply") == (link.state, link.last_error)
+
+
+async def test_two_slow_replies_between_quick_ones_change_nothing() -> None:
+    client = Client()
+    async with linked(client) as link:
+        await until(lambda: link.usable)
+        client.replies = chain([SLOW, SLOW, QUICK, SLOW, SLOW], repeat(QUICK))
+
+        assert ["reply"] * 6 == await asked(link, 6)
+        assert "up" == link.state
+
+
+async def test_a_slow_reply_counts_together_with_failures() -> None:
+    client = Client()
+    async with linked(client) as link:
+        await until(lambda: link.usable)
+        client.replies, client.pings = chain([SLOW, NEVER, NEVER], repeat(QUICK)), repeat(NEVER)
+        await asked(link, 1)
+        for _ in range(2):
+            with pytest.raises(LookupError):
+                await asked(link, 1)
+
+        assert [None] == await asked(link, 1)
+
+
+async def test_a_server_that_only_answers_slowly_is_not_taken_back_until_it_is_quick() -> None:
+    client = Client()
+    client.pings = repeat(SLOW)
+    async with linked(client) as link:
+        await until(lambda: link.state == "down")
+        await asyncio.sleep(5 * SLOW)
+        assert "down" == link.state
+
+        client.pings = repeat(QUICK)
+        await until(lambda: link.usable)
+
+
+async def test_one_slow_probe_of_this_busy_process_does_not_keep_a_server_away() -> None:
+    client = Client()
+    client.pings = chain([SLOW, SLOW, SLOW, QUICK], repeat(NEVER))
+    async with linked(client) as link:
+        await until(lambda: link.usable)
+
+
+async def test_what_nobody_waits_for_is_never_slow() -> None:
+    client = Client()
+    async with linked(client) as link:
+        await until(lambda: link.usable)
+        client.replies = repeat(SLOW)
+
+        assert ["reply"] * 4 == await asked(link, 4, patience_seconds=1.0)
+        assert "up" == link.state
