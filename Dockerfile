@@ -10,15 +10,17 @@ COPY requirements/ requirements/
 RUN python -m venv /build \
  && /build/bin/python -m pip install --require-hashes -r requirements/build.txt \
  && python -m venv --without-pip /app \
- && /build/bin/python -m pip --python /app/bin/python install --require-hashes -r requirements/run.txt
+ && /build/bin/python -m pip --python /app/bin/python install --no-compile --require-hashes -r requirements/run.txt
 COPY pyproject.toml README.md LICENSE CHANGELOG.md ./
 COPY deploy/sbom.py deploy/sbom.py
 COPY service/ service/
-# SOURCE_DATE_EPOCH makes the wheel's bytes the same for the same sources
+# the same sources give the same bytes: the wheel by its time stamp, compiled files by hashes instead of times
 ARG SOURCE_DATE_EPOCH=1735689600
-RUN SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH} /build/bin/python -m pip wheel --no-deps --no-build-isolation --wheel-dir /wheel . \
- && /build/bin/python -m pip --python /app/bin/python install --no-deps /wheel/*.whl \
- && SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH} /app/bin/python deploy/sbom.py > /app/sbom.cdx.json
+ENV SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH} PYTHONHASHSEED=0
+RUN /build/bin/python -m pip wheel --no-deps --no-build-isolation --wheel-dir /wheel . \
+ && /build/bin/python -m pip --python /app/bin/python install --no-compile --no-deps /wheel/*.whl \
+ && /app/bin/python deploy/sbom.py > /app/sbom.cdx.json \
+ && /app/bin/python -m compileall -q --invalidation-mode unchecked-hash /app/lib
 
 FROM ${PYTHON_IMAGE} AS run
 ARG VERSION=0.1.0
@@ -28,10 +30,12 @@ LABEL org.opencontainers.image.title="tonnage" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
-# no package manager of Python in what runs; ids as in the chart's security context
-RUN rm -rf /usr/local/lib/python3*/site-packages/pip* /usr/local/lib/python3*/ensurepip /usr/local/bin/pip* \
+ARG SOURCE_DATE_EPOCH=1735689600
+# no package manager of Python in what runs; ids as in the chart's security context; the date of the password is the given one
+RUN export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH} \
+ && rm -rf /usr/local/lib/python3*/site-packages/pip* /usr/local/lib/python3*/ensurepip /usr/local/bin/pip* \
  && groupadd --gid 10001 tonnage \
- && useradd --uid 10001 --gid 10001 --no-create-home --shell /usr/sbin/nologin tonnage
+ && useradd --uid 10001 --gid 10001 --no-log-init --no-create-home --shell /usr/sbin/nologin tonnage
 COPY --from=build /app /app
 ENV PATH=/app/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 \
     TONNAGE_HOST=0.0.0.0 TONNAGE_PORT=8000
@@ -39,6 +43,6 @@ USER 10001:10001
 EXPOSE 8000
 # open on all addresses only when said so: set TONNAGE_API_KEYS, TONNAGE_API_KEYS_FILE or TONNAGE_ALLOW_OPEN=true
 HEALTHCHECK --interval=10s --timeout=2s --start-period=5s --retries=3 \
-  CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8000/healthz', timeout=1)"]
+  CMD ["python", "-c", "import os, urllib.request as u; u.urlopen('http://127.0.0.1:' + os.environ['TONNAGE_PORT'] + '/healthz', timeout=1)"]
 ENTRYPOINT ["tonnage"]
 CMD ["serve"]

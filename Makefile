@@ -89,22 +89,26 @@ sbom: $(VENV)/run.stamp
 	$(VENV)/bin/python deploy/sbom.py > dist/sbom.cdx.json
 	$(VENV)/bin/python deploy/sbom.py --licences > dist/licences.md
 
-# checkov in an environment of its own (about 300 MB)
+# checkov in an environment of its own (about 300 MB); TOOLS is a Python with the pins of requirements/test.txt
 CHECKOV := .cache/checkov
-$(CHECKOV)/bin/checkov:
+$(CHECKOV)/stamp: requirements/checkov.txt
 	$(PYTHON) -m venv $(CHECKOV)
-	$(CHECKOV)/bin/python -m pip --disable-pip-version-check -q install checkov
+	$(CHECKOV)/bin/python -m pip --disable-pip-version-check -q install --require-hashes -r requirements/checkov.txt
+	touch $@
 
-checkov: dev $(CHECKOV)/bin/checkov
-	$(VENV)/bin/python deploy/render_chart.py .cache/chart
+TOOLS ?= $(VENV)/bin/python
+checkov: $(CHECKOV)/stamp $(if $(filter $(VENV)/%,$(TOOLS)),dev)
+	$(TOOLS) deploy/render_chart.py .cache/chart
 	$(CHECKOV)/bin/checkov --config-file deploy/checkov.yaml -d .cache/chart --framework kubernetes
 	$(CHECKOV)/bin/checkov --config-file deploy/checkov.yaml -f Dockerfile --framework dockerfile
 
 # what optional extras bring: bulk sizing on Ray Data and Parquet, traces, SkyPilot's, dstack's and Ray's own checks (about 1.5 GB)
 EXTRAS := .cache/extras
-test-extras:
+$(EXTRAS)/stamp: requirements/extras.txt
 	$(PYTHON) -m venv $(EXTRAS)
-	$(EXTRAS)/bin/python -m pip --disable-pip-version-check -q install -r requirements/extras.in
-	$(EXTRAS)/bin/python -m pip --disable-pip-version-check -q install --require-hashes -r requirements/run.txt -r requirements/build.txt
+	$(EXTRAS)/bin/python -m pip --disable-pip-version-check -q install --require-hashes -r requirements/extras.txt
+	touch $@
+
+test-extras: $(EXTRAS)/stamp
 	$(EXTRAS)/bin/python -m pip --disable-pip-version-check -q install --no-deps --no-build-isolation -e .
 	$(EXTRAS)/bin/python -m pytest -W ignore tests/integrations/test_launchers.py tests/cli/test_bulk.py tests/api/test_tracing.py

@@ -16,11 +16,32 @@ LINES = {
     "tonnage estimate --gpu h100-n": (["tonnage", "estimate", "--gpu", "h100-n"], ["h100-nvl"]),
     "tonnage estimate --max-model": (["tonnage", "estimate", "--max-model"], ["--max-model-len"]),
     "tonnage estimate max_model": (["tonnage", "estimate", "max_model"], ["max_model_len="]),
+    "tonnage estimate --format ma": (["tonnage", "estimate", "--format", "ma"], ["markdown"]),
+    "tonnage catalog list gpus --format c": (["tonnage", "catalog", "list", "gpus", "--format", "c"], ["csv"]),
+    "tonnage estimate meta-llama/Llama-3.1-8B-I": (
+        ["tonnage", "estimate", "meta-llama/Llama-3.1-8B-I"],
+        ["meta-llama/Llama-3.1-8B-Instruct"],
+    ),
+    "tonnage models h100-n": (["tonnage", "models", "h100-n"], ["h100-nvl"]),
+    "tonnage completion z": (["tonnage", "completion", "z"], ["zsh"]),
+    "tonnage estimate --card zi": (["tonnage", "estimate", "--card", "zi"], ["zigzag.json"]),
+    "tonnage catalog validate zi": (["tonnage", "catalog", "validate", "zi"], ["zigzag.json"]),
     "tonnage fit skus=iteragpu:rtx-4": (
         ["tonnage", "fit", "skus", "=", "iteragpu", ":", "rtx-4"],
         ["rtx-4090:1x:3d"],
     ),
 }
+ZSH = r"""
+zmodload zsh/zpty
+zpty inner "TERM=dumb zsh -f -i"
+zpty -w inner "PS1=; unset zle_bracketed_paste; fpath=($1 \$fpath); autoload -Uz compinit; compinit -u -d $1/dump
+typed() { print -r -- \"<\$BUFFER>\"; BUFFER= }; zle -N typed; bindkey '^X' typed; print ready"
+zpty -r -m inner said $'*\nready*'
+zpty -w -n inner "$2"$'\t\x18'
+zpty -r -m inner said '*<*>*'
+print -r -- "${${said##*<}%%>*}"
+"""
+"""An interactive zsh of its own, in which a line and a tab are typed; prints what the line became."""
 
 
 @pytest.fixture(scope="module")
@@ -31,36 +52,59 @@ def scripts(tmp_path_factory):
     return folder
 
 
-def shell(name, text):
+@pytest.fixture(scope="module")
+def somewhere(tmp_path_factory):
+    """A directory with a file that is nothing else that completes."""
+    folder = tmp_path_factory.mktemp("somewhere")
+    (folder / "zigzag.json").write_text("{}")
+    return folder
+
+
+def shell(name, *words, cwd):
     if shutil.which(name) is None:
         pytest.skip(f"not run: {name} is not installed")
     options = {"bash": ["--norc"], "zsh": ["-f"], "fish": ["--no-config"]}[name]
-    return subprocess.run([name, *options, "-c", text], capture_output=True, text=True, check=True).stdout
+    command = [name, *options, "-c", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60, cwd=cwd).stdout
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_bash_completes(scripts, line):
+def test_bash_completes(scripts, somewhere, line):
     words, expected = LINES[line]
     text = (
         f'. {scripts}/bash; COMP_LINE="{line}"; COMP_POINT={len(line)}; COMP_WORDS=({" ".join(words)}); '
-        f'COMP_CWORD={len(words) - 1}; _tonnage; printf "%s\\n" "${{COMPREPLY[@]}}"'
+        f'COMP_CWORD={len(words) - 1}; _tonnage; printf "%s\n" "${{COMPREPLY[@]}}"'
     )
 
-    assert expected == shell("bash", text).split()
+    assert expected == shell("bash", text, cwd=somewhere).split()
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_fish_completes(scripts, line):
+def test_fish_completes(scripts, somewhere, line):
     _, expected = LINES[line]
 
-    found = shell("fish", f"source {scripts}/fish; complete -C '{line}'").split()
+    found = shell("fish", f"source {scripts}/fish; complete -C '{line}'", cwd=somewhere).split()
 
     assert [found[0].rpartition(expected[0])[1]] == expected
     assert 1 == len(found)
 
 
-def test_zsh_reads_its_script(scripts):
-    assert "" == shell("zsh", f"zsh -f -n {scripts}/zsh")
+@pytest.mark.parametrize("line", LINES)
+def test_a_tab_in_zsh_completes_the_line(scripts, somewhere, line):
+    """From a directory of fpath, as the documents say."""
+    _, (expected,) = LINES[line]
+    (scripts / "_tonnage").write_text((scripts / "zsh").read_text())
+
+    became = shell("zsh", ZSH, "zsh", scripts, line, cwd=somewhere).strip("\n")
+
+    assert became.rstrip(" ").endswith(expected)
+    assert became.startswith(line)
+
+
+def test_zsh_takes_its_script_from_a_start_file_too(scripts, somewhere):
+    text = f"autoload -Uz compinit; compinit -u -D; source {scripts}/zsh; print -r -- $_comps[tonnage]"
+
+    assert "_tonnage" == shell("zsh", text, cwd=somewhere).strip()
 
 
 def test_the_scripts_hold_every_command(scripts, tonnage):

@@ -30,7 +30,7 @@ def installed(sbom):
     return found
 
 
-@pytest.mark.parametrize("name", ["build", "run", "test", "docs"])
+@pytest.mark.parametrize("name", ["build", "run", "test", "docs", "checkov", "extras"])
 def test_pins_have_hashes_and_no_address(repository, name):
     text = (repository / "requirements" / f"{name}.txt").read_text()
     pins = re.split(r"(?m)^(?=[a-z0-9])", text)[1:]

@@ -15,6 +15,11 @@ _tonnage_values() {
     printf '%s' "$words"
 }
 
+_tonnage_files() {
+    compopt -o filenames 2>/dev/null
+    mapfile -t COMPREPLY < <(compgen -f -- "$1")
+}
+
 _tonnage() {
     local line="${COMP_LINE:0:COMP_POINT}" current name command values
     local -a typed
@@ -31,17 +36,24 @@ _tonnage() {
         name="${typed[${#typed[@]} - 2]}"
         case "$name" in --*) ;; *) name= ;; esac
     fi
-    name="${name#--}"
-    values="$(_tonnage_values "${name//-/_}")"
+    name="${name#--}" name="${name//-/_}"
+    values="$(_tonnage_values "$command $name")"
+    values="${values:-$(_tonnage_values "$name")}"
     local value="${current#*=}" last="${COMP_WORDS[COMP_CWORD]}"
     [ "$last" = "=" ] && last=
-    if [ -n "$values" ]; then
+    if [ "$values" = @files ]; then
+        _tonnage_files "$current"
+    elif [ -n "$values" ]; then
         # readline breaks words at = and :, so only what follows the last break is replaced
         local prefix="${value%"$last"}" entry
         for entry in $(compgen -W "$values" -- "$value"); do COMPREPLY+=("${entry#"$prefix"}"); done
     else
-        mapfile -t COMPREPLY < <(compgen -W "$(_tonnage_words "$command")" -- "$current")
-        case "$current" in --* | *=*) ;; *) [ -n "$command" ] && [ "$command" != catalog ] && mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -f -- "$current") ;; esac
+        local words="$(_tonnage_words "$command")" named="$(_tonnage_values "$command positional")"
+        case "$current$named" in
+            *@files) _tonnage_files "$current" ;;
+            ?*) [ -n "$current" ] && words+=" $named" ;;
+        esac
+        mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -W "$words" -- "$current")
     fi
     case "${COMPREPLY[0]}" in *=) compopt -o nospace 2>/dev/null ;; esac
 }

@@ -15,6 +15,12 @@ from tonnage.cli.program import COMMANDS, parser_of
 from tonnage.cli.questions import card_reader, request_reader
 
 SHELLS = ("bash", "zsh", "fish")
+_FILES = "@files"
+"""Stands where the shell completes names of files. [unitless]"""
+_FILE_OPTIONS = frozenset({"card", "overlay", "output"})
+_FILE_POSITIONALS = frozenset({"source", "target", "folder", "before", "after", "file"})
+_NAMED_FIRST = {"estimate": "model", "fit": "model", "models": "gpu"}
+"""What a word without `=` is, by command. [unitless]"""
 
 
 def completion_arguments(parser: argparse.ArgumentParser) -> None:
@@ -80,6 +86,29 @@ def values_of(catalog: Catalog) -> dict[str, list[str]]:
     return {**card_reader().choices(), **request_reader().choices(), **known}
 
 
+def places_of(catalog: Catalog) -> dict[str, list[str]]:
+    """
+    What completes in one command only: its options with choices, and its words without an option.
+
+    Args:
+        catalog: Whose ids they are.
+
+    Returns:
+        Values by `COMMAND option` or `COMMAND positional`, names of files as `@files`.
+    """
+    known, found = values_of(catalog), {}
+    for words in COMMANDS:
+        command = " ".join(words)
+        for action in parser_of(words)._actions:
+            if action.choices and action.option_strings and not action.dest.startswith("card:"):
+                found[f"{command} {action.dest}"] = [str(choice) for choice in action.choices]
+            elif action.dest in _FILE_OPTIONS and action.option_strings:
+                found[f"{command} {action.dest}"] = [_FILES]
+            elif action.dest in _FILE_POSITIONALS and not action.option_strings:
+                found[f"{command} positional"] = [_FILES]
+    return {**found, **{f"{command} positional": known[field] for command, field in _NAMED_FIRST.items()}}
+
+
 def _commands(shell: str) -> str:
     firsts = dict.fromkeys(words[0] for words in COMMANDS)
     seconds = [words[1] for words in COMMANDS if len(words) > 1]
@@ -94,7 +123,7 @@ def _fish_command(name: str, words: Iterable[str]) -> str:
 
 
 def _values(shell: str, catalog: Catalog) -> str:
-    rows = {"kind": list(COLLECTIONS), **values_of(catalog)}
+    rows = {"kind": list(COLLECTIONS), **values_of(catalog), **places_of(catalog)}
     if shell == "fish":
         return "\n".join(_fish_command(name, words) for name, words in rows.items())
     return "\n".join(f"    {_quoted(name)}) words={_quoted(' '.join(words))} ;;" for name, words in rows.items())

@@ -25,8 +25,11 @@ _tonnage() {
     elif [[ "${words[CURRENT-1]}" == --* ]]; then
         name="${words[CURRENT-1]#--}"
     fi
-    known="$(_tonnage_values "${name//-/_}")"
-    if [[ -n "$known" && "$current" == *=* ]]; then
+    known="$(_tonnage_values "$command ${name//-/_}")"
+    known="${known:-$(_tonnage_values "${name//-/_}")}"
+    if [[ "$known" == @files ]]; then
+        _files
+    elif [[ -n "$known" && "$current" == *=* ]]; then
         compset -P '*='
         compadd -- ${=known}
     elif [[ -n "$known" ]]; then
@@ -37,7 +40,12 @@ _tonnage() {
         fields=(${(M)all:#*=})
         compadd -S '' -- $fields
         compadd -- ${all:#*=}
-        [[ -n "$command" ]] && _files
+        known="$(_tonnage_values "$command positional")"
+        if [[ "$known" == @files ]]; then
+            _files
+        elif [[ -n "$current" && "$current" != *=* ]]; then
+            compadd -- ${=known}
+        fi
     fi
 }
 
