@@ -23,3 +23,31 @@ def test_ia3_prompt_and_prefix_count_vectors():
 
 def test_rank_zero_trains_nothing():
     assert 0 == adapters.lora(in_features=4096, out_features=4096, rank=0)
+
+
+def test_a_prefix_of_no_tokens_still_joins_a_cache_of_the_sequence():
+    kept = adapters.prefix_cache(
+        virtual_tokens=0,
+        sequences=1,
+        length=100,
+        num_hidden_layers=2,
+        key_value_width=8,
+        query_width=32,
+        element_bytes=2,
+    )
+
+    assert kept == 2 * 100 * 2 * 8 * 2
+
+
+def test_a_prefix_is_expanded_to_all_query_heads():
+    kept = adapters.prefix_cache(
+        virtual_tokens=10,
+        sequences=4,
+        length=0,
+        num_hidden_layers=1,
+        key_value_width=8,
+        query_width=32,
+        element_bytes=2,
+    )
+
+    assert kept == 4 * 10 * 2 * (8 + 32) * 2

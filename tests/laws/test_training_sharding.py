@@ -48,6 +48,12 @@ def test_summoning_holds_the_model_and_its_shard():
     assert 2 * 1000 + 500 == laws.summoned(parameters=1000, element_bytes=2, ranks=4)
 
 
+def test_tables_that_pass_through_fp32_take_two_bytes_each_and_the_last_one_twice():
+    assert 4 * 1000 == laws.upcast_tables(elements=1000, tables=1)
+    assert 6 * 1000 == laws.upcast_tables(elements=1000, tables=2)
+    assert 0 == laws.upcast_tables(elements=1000, tables=0)
+
+
 def test_megatron_keeps_12_bytes_over_the_ranks():
     assert 1200 == laws.distributed_optimizer_states(parameters=800, ranks=8)
 

@@ -9,7 +9,6 @@ from answering import compared
 OUTSIDE = {
     # the length stated is a cap that alpaca's samples never reach, and no mean length is given
     "tt-l2-70b-lora-8a100",
-    "tt-l31-8b-lora-4090",
     "qwen-1.8b-lora-8192",
     # two GPUs, FSDP1 with one flat unit: its copies are known only from two other rows
     "litgpt-fsdp-phi-1.5-mb4-2g",

@@ -163,7 +163,7 @@ def _gpu_report(load: GpuLoad, found: Summed) -> GpuReport:
         gpu_index=load.ranks[0],
         allocated=found.allocated,
         reserved=found.reserved,
-        device=found.worst.total.device,
+        device=found.highest,
     )
     return GpuReport(ranks=load.ranks, stage=load.stage, peak=peak, items=found.items, phases=found.phases)
 

@@ -26,6 +26,8 @@ class Summed(NamedTuple):
     """Phase of the largest device total."""
     allocated: Amount
     reserved: Amount
+    highest: Amount
+    """Largest device total; its band is that of the largest of all phases."""
     items: tuple[MemoryItem, ...]
     """Each component's largest items over the phases."""
     beside_pool: tuple[int, Amount] | None
@@ -76,8 +78,9 @@ def summed(phases: tuple[PhaseItems, ...], claimed: bool) -> Summed:
     return Summed(
         phases=tuple(totals),
         worst=totals[worst],
-        allocated=max([p.total.allocated for p in totals], key=_expected),
-        reserved=max([p.total.reserved for p in totals], key=_expected),
+        allocated=_largest([p.total.allocated for p in totals]),
+        reserved=_largest([p.total.reserved for p in totals]),
+        highest=totals[worst].total.device if claimed else _largest([p.total.device for p in totals]),
         items=largest_items(totals),
         beside_pool=None if beside < 0 else (beside, _beside_pool(phases[beside].items)),
         without_pool=None if without < 0 else (without, totals[without].total.device),
@@ -278,6 +281,13 @@ _root = lru_cache(4096)(isqrt)  # neighbouring phases mostly have the same bands
 
 def _has_pool(items: Iterable[MemoryItem]) -> bool:
     return "kv_cache" in [item.component for item in items if item.inside_budget]
+
+
+def _largest(amounts: list[Amount]) -> Amount:
+    """The largest of several phases; its high end is the highest of them all, since any may turn out to be the largest."""
+    largest = max(amounts, key=_expected)
+    highest = max([amount.high for amount in amounts])
+    return largest if highest == largest.high else Amount(largest.low, largest.expected, highest)
 
 
 def _expected(amount: Amount) -> int:

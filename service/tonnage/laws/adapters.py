@@ -89,3 +89,37 @@ def prefix(*, virtual_tokens: int, num_hidden_layers: int, key_value_width: int)
         arXiv:2101.00190; huggingface/peft@v0.21.2 src/peft/tuners/prefix_tuning/model.py PrefixEncoder
     """
     return virtual_tokens * num_hidden_layers * 2 * key_value_width
+
+
+def prefix_cache(
+    *,
+    virtual_tokens: int,
+    sequences: int,
+    length: int,
+    num_hidden_layers: int,
+    key_value_width: int,
+    query_width: int,
+    element_bytes: int,
+) -> int:
+    """
+    What a forward pass behind a prefix keeps beside one without: a cache joined from prefix and sequence, and its expansion.
+
+    Args:
+        virtual_tokens: Tokens of the prefix. [tokens]
+        sequences: Sequences of the batch. [unitless]
+        length: Tokens of each. [tokens]
+        num_hidden_layers: Layers. [layers]
+        key_value_width: KV heads x head size. [elements]
+        query_width: Heads x head size, to which a masked batch expands keys and values. [elements]
+        element_bytes: Width of keys. [bytes]
+
+    Returns:
+        Size. [bytes]
+
+    Source:
+        huggingface/transformers@v5.24.0 src/transformers/cache_utils.py DynamicLayer.update (torch.cat),
+        integrations/sdpa_attention.py repeat_kv; huggingface/peft@v0.21.2 src/peft/peft_model.py get_prompt
+    """
+    joined = (length + virtual_tokens) * 2 * key_value_width
+    expanded = virtual_tokens * 2 * query_width
+    return sequences * num_hidden_layers * (joined + expanded) * element_bytes

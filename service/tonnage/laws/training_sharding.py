@@ -176,6 +176,24 @@ def reduced_unit(*, parameters: int, gradient_bytes: int, reduce_bytes: int) -> 
     return parameters * (gradient_bytes + reduce_bytes)
 
 
+def upcast_tables(*, elements: int, tables: int) -> int:
+    """
+    What tables of 16 bit take beside themselves while each in turn is replaced by its fp32 copy.
+
+    Args:
+        elements: Elements of one table. [elements]
+        tables: Embedding, and a head that is a tensor of its own. [unitless]
+
+    Returns:
+        Size. [bytes]
+
+    Source:
+        axolotl-ai-cloud/axolotl@002a637c8 src/axolotl/loaders/model.py _convert_embedding_modules_dtype (float32 before
+        prepare_model_for_kbit_training, back to torch_dtype after it)
+    """
+    return 2 * elements * tables + 2 * elements if tables else 0
+
+
 def summoned(*, parameters: int, element_bytes: int, ranks: int) -> int:
     """
     The whole model and its shard: loading through `summon_full_params`, moving before wrapping.

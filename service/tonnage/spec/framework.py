@@ -41,6 +41,8 @@ class Defaults(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     compute_dtype: str | None = None
     """None: that of the weights."""
     lora_rank: int = 8
+    virtual_tokens: int = 20
+    """Of prompts and prefixes, which PEFT has no default for: its documentation's examples. [tokens]"""
     lora_dropout: float = 0.0
     lora_target_modules: tuple[str, ...] = ()
     """Empty: PEFT's choice for the model type."""
@@ -76,6 +78,8 @@ class FrameworkRelease(Release, frozen=True, kw_only=True, forbid_unknown_fields
     """peft: by PEFT's version; base: as the weights."""
     four_bit_upcast: bool = True
     """prepare_model_for_kbit_training leaves norms, embeddings and head in fp32."""
+    tables_upcast_at_load: bool = False
+    """Embedding and head pass through fp32 while the model is loaded."""
     four_bit_casts: bool = False
     """After that adapters, embeddings and head go back to 16 bit; norms, and so the stream, stay fp32."""
     four_bit_copies: int = 1

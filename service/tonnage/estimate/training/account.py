@@ -1,16 +1,19 @@
 """A training job on its card: context and allocator beside what each stage holds."""
 
+from math import isqrt
+
 from msgspec.structs import replace
 
 from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.training import counters
+from tonnage.estimate.training.bands import least_reached
 from tonnage.estimate.training.items import item
 from tonnage.estimate.training.settings import FSDP, ZERO, Settings
 from tonnage.estimate.training.solve import Solved, Stage, moving_least, solved
 from tonnage.estimate.training.step import Moment
 from tonnage.estimate.training.usual import usual_model
 from tonnage.laws.pool_regimes import Ratio
-from tonnage.laws.reserved import unavoidable, whole_share
+from tonnage.laws.reserved import transient_share, unavoidable, whole_share
 from tonnage.spec.facts import Gpu
 from tonnage.spec.report import Account, Amount, Assumption, GpuLoad, MemoryItem, PhaseItems
 from tonnage.spec.workload import Workload
@@ -202,6 +205,18 @@ def _uniform(job: Settings) -> bool:
     return job.sharding == "zero3" and not job.varying and job.cross_entropy == "fused_linear"
 
 
+def _of_short_samples(moved: Moment, regime: Ratio, least: float, expected: int) -> int:
+    """
+    Low end of the pool's excess where samples may be far shorter than the cap: the pool shrinks with what lies in it. [bytes]
+
+    Bands are summed as independent ones are, and these two have one cause: the second is so wide that both make up their sum.
+    """
+    shorter = int((1 - least) * (moved.activations + moved.logits))
+    transient = moved.total - moved.gradients - shorter
+    fewer = max(0, expected - transient_share(transient=transient, ratio_percent=regime.low))
+    return max(0, expected - isqrt(fewer * fewer + 2 * fewer * shorter))
+
+
 def _fragmentation(job: Settings, stage: Stage, moment: Moment, regime: Ratio, usable: int | None) -> MemoryItem:
     """What the allocator's pool holds beyond the tensors in it."""
     sharded = job.sharding in FSDP and not job.in_backward
@@ -218,6 +233,9 @@ def _fragmentation(job: Settings, stage: Stage, moment: Moment, regime: Ratio, u
         freed=0 if sharded or regime.after or job.varying else max(0, stage.moments[2].gradients - moment.gradients),
         usable=usable,
     )
+    least = least_reached(job)
+    if least < 1:
+        low = min(low, _of_short_samples(moved, regime, least, expected))
     return item(
         "fragmentation", expected, "laws.reserved.transient_share", "measured: laws.reserved",
         detail=f"{regime.why}; given back when the card is full, so `required` counts only what cannot be",

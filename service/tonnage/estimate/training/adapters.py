@@ -13,6 +13,7 @@ from tonnage.estimate.training.targets import (
     scaled_targets,
     unmatched,
 )
+from tonnage.laws import adapters as laws
 from tonnage.spec.card import Training
 from tonnage.spec.framework import Defaults, FrameworkRelease
 from tonnage.spec.model import Model
@@ -43,9 +44,9 @@ def adapters_of(
     lora, defaults, model = card.lora, release.defaults, workload.model
     targets = tuple(lora.target_modules) if lora is not None and lora.target_modules is not None else None
     stated = lora.rank if lora is not None else None
-    rank = stated if stated is not None else read.assume("lora.rank", defaults.lora_rank, read.why)
     if card.method in PROMPT_METHODS:
-        return (), rank, False
+        return (), stated or _virtual_tokens(card, read, model), False
+    rank = stated if stated is not None else read.assume("lora.rank", defaults.lora_rank, read.why)
     if targets is None:
         targets = _default_targets(card, defaults, model)
         read.assume("lora.target_modules", list(targets), read.why)
@@ -58,6 +59,32 @@ def adapters_of(
     elif not linears:
         linears = _other_linears(model, read, libraries)
     return linears, rank, bool(dropout)
+
+
+def _virtual_tokens(card: Training, read: Reader, model: Model) -> int:
+    """Tokens of a prompt or prefix: by the stated count of what trains, else as examples have it. [tokens]"""
+    trained = card.lora.trainable_parameters if card.lora is not None else None
+    one = prompt_parameters(model, card.method)
+    if trained is not None and trained >= one:
+        tokens = trained // one
+        return int(read.assume("lora.rank", tokens, f"virtual tokens that hold {trained} parameters"))
+    why = f"virtual tokens of {read.why}s examples".replace("default of ", "")
+    return int(read.assume("lora.rank", read.defaults.virtual_tokens, why))
+
+
+def prompt_parameters(model: Model, method: str) -> int:
+    """Parameters of one virtual token: an embedding, or keys and values in every layer. [unitless]"""
+    if method == "prompt-tuning":
+        return laws.prompt(virtual_tokens=1, hidden_size=model.hidden_size)
+    return laws.prefix(
+        virtual_tokens=1, num_hidden_layers=model.num_hidden_layers, key_value_width=key_value_width(model)
+    )
+
+
+def key_value_width(model: Model) -> int:
+    """Width of one layer's keys. [elements]"""
+    widths = (g.layer.attention for g in model.layers if g.layer.attention is not None)
+    return next((a.num_key_value_heads * a.head_dim for a in widths), model.hidden_size)
 
 
 def _named_linears(

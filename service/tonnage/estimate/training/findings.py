@@ -1,6 +1,8 @@
 """What must be confirmed about a training card before its answer can be held to."""
 
+from tonnage.estimate.training.losses import compiled_loss_open
 from tonnage.estimate.training.objectives import Objective
+from tonnage.estimate.training.settings import Settings
 from tonnage.spec.report import Finding
 from tonnage.spec.workload import Workload
 
@@ -32,3 +34,23 @@ def findings_of(workload: Workload, objective: Objective) -> tuple[Finding, ...]
         (not workload.profile_certain, _VERSION),
     )
     return tuple(finding for holds, finding in found if holds)
+
+
+_CAP = "how far samples reach below the stated length: packing, or sequence_lengths = fixed, would narrow the band"
+_TORCH = (
+    "torch's version (library_versions.torch) and its allocator: a compiled loss keeps 4 or 6 bytes per logit by it"
+)
+
+
+def open_facts(job: Settings) -> tuple[str, ...]:
+    """
+    Facts that the card leaves open and that the band therefore covers.
+
+    Args:
+        job: The job.
+
+    Returns:
+        What would narrow it, in words.
+    """
+    found = ((job.varying and not job.packed, _CAP), (compiled_loss_open(job), _TORCH))
+    return tuple(words for holds, words in found if holds)

@@ -1,5 +1,7 @@
 """The items of a phase: what is resident, and what is alive at its highest point."""
 
+from math import isqrt
+
 from tonnage.estimate.training.bands import Band
 from tonnage.estimate.training.step import Moment
 from tonnage.spec.report import Amount, Basis, Counter, MemoryItem, exactly
@@ -35,6 +37,11 @@ _MOVING = (
 _MOVING_QUANTIZED = tuple((name.replace("workspace", "dequantization"), law, source) for name, law, source in _MOVING)
 
 
+def _beside(below: int, amount: int) -> int:
+    """What another item must be able to lack so that both together lack `below`, where one is too small for it. [bytes]"""
+    return isqrt(below * below - amount * amount) if below > amount else 0
+
+
 def phase_items(
     moment: Moment,
     resident: tuple[MemoryItem, ...],
@@ -55,10 +62,13 @@ def phase_items(
     )  # fmt: skip
     total, widest = resident_bytes + moment.total, amounts.index(max(amounts))
     below = max(int(band.below * total), int((1 - least) * (moment.activations + moment.logits)))
+    beside = _beside(below, amounts[widest])
     items = list(resident)
     for place, (component, law, source) in enumerate(_MOVING_QUANTIZED if quantized else _MOVING):
         amount = amounts[place]
         if amount:
-            spread = (below, int(band.above * total)) if place == widest else None
+            spread = (
+                (below, int(band.above * total)) if place == widest else (beside, 0) if place < 2 and beside else None
+            )
             items.append(item(component, amount, law, source, detail=moment.name, band=spread))
     return tuple(items)

@@ -28,6 +28,12 @@ def path_name(settings: Settings) -> LossPath:
     return losses.full
 
 
+def compiled_loss_open(settings: Settings) -> bool:
+    """Whether the kernels of a compiled loss over all logits depend on a version of torch that is not stated."""
+    stated = settings.card.library_versions or {}
+    return "torch" not in stated and path_name(settings) == "full_compiled_online"
+
+
 def logit_bytes(settings: Settings, name: LossPath, width: int, remote_code: bool) -> LogitBytes:
     """
     Bytes per logit of a code path.

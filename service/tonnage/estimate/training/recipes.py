@@ -47,7 +47,8 @@ def recipe_of(settings: Settings, model: Model, form: WeightFormat, objective: O
         nested_scales=form.nested_block is not None,
         adapted=frozenset(a.role for a in settings.adapters),
         scales=settings.method == "ia3",
-        virtual_tokens=settings.virtual_tokens,
+        # a prefix trains too, so that backward reaches every layer
+        virtual_tokens=settings.virtual_tokens or min(settings.prefix_tokens, 1),
         rank=settings.rank,
         adapter_bytes=settings.adapter_bytes,
         dropout=settings.dropout,

@@ -8,7 +8,7 @@ from tonnage.errors import ContradictoryWorkload, MissingFact
 from tonnage.estimate.training.adapters import adapters_of
 from tonnage.estimate.training.bases import refuse_base
 from tonnage.estimate.training.libraries import Libraries
-from tonnage.estimate.training.methods import ADAPTER_METHODS, LIGHT_METHODS, PROMPT_METHODS
+from tonnage.estimate.training.methods import ADAPTER_METHODS, LIGHT_METHODS
 from tonnage.estimate.training.reader import Reader
 from tonnage.estimate.training.targets import Adapted
 from tonnage.spec.card import Training
@@ -93,7 +93,12 @@ class Settings(Struct, frozen=True, kw_only=True):
     @property
     def virtual_tokens(self) -> int:
         """Trained embeddings before the input of each sequence. [tokens]"""
-        return self.rank if self.method in PROMPT_METHODS else 0
+        return self.rank if self.method == "prompt-tuning" else 0
+
+    @property
+    def prefix_tokens(self) -> int:
+        """Trained keys and values before those of each sequence. [tokens]"""
+        return self.rank if self.method == "prefix-tuning" else 0
 
     @property
     def gradients_stay(self) -> bool:

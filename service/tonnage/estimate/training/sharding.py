@@ -25,6 +25,8 @@ class Sizes(NamedTuple):
     vocabulary: int
     """Elements of embedding or head on the rank. [elements]"""
     hidden_size: int
+    tables: int = 2
+    """Embedding, and a head that is a tensor of its own. [unitless]"""
     routed: int = 0
     """Those of the trainable parameters that lie in experts. [unitless]"""
 
@@ -105,7 +107,15 @@ def _replicated(settings: Settings, sizes: Sizes) -> Held:
         live_backward=0,
         step=0,
         gradients_after=0 if settings.in_backward else sizes.gradients,
+        load=_loaded(settings, sizes),
     )
+
+
+def _loaded(settings: Settings, sizes: Sizes) -> int:
+    """Most that loading holds: tables that pass through fp32 on their way into a frozen model. [bytes]"""
+    if not settings.release.tables_upcast_at_load or settings.trains_base:
+        return 0
+    return sizes.weights + laws.upcast_tables(elements=sizes.vocabulary, tables=sizes.tables)
 
 
 def _zero12(settings: Settings, sizes: Sizes) -> Held:

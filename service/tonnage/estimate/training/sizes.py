@@ -127,6 +127,7 @@ def _sizes(whole: _Model, stage: StageWeights, *, shares: tuple[float, float], t
         block_trainable=block_parameters if job.trains_base else trained // layers,
         vocabulary=model.vocab_size * model.hidden_size // job.tensor_parallel_size,
         hidden_size=model.hidden_size,
+        tables=1 if model.tie_word_embeddings else 2,
         routed=min(trained, stage.parameters_by_component.get("routed_experts", 0)) if job.trains_base else 0,
     )
 

@@ -5,7 +5,8 @@ from typing import NamedTuple
 import msgspec
 
 from tonnage.estimate.identity_cache import remembered
-from tonnage.estimate.training.bands import TYPICAL_CAP, Band, may_fall_short
+from tonnage.estimate.training.adapters import key_value_width
+from tonnage.estimate.training.bands import Band, least_reached, may_fall_short
 from tonnage.estimate.training.host import host_of
 from tonnage.estimate.training.items import phase_items
 from tonnage.estimate.training.losses import path_name, scored_tokens
@@ -18,17 +19,11 @@ from tonnage.estimate.training.standing import Asked, Regime, Share, Standing, r
 from tonnage.estimate.training.step import Batch, Moment, highest
 from tonnage.laws import optimizer as optimizer_laws
 from tonnage.laws.activations import stale_inputs
+from tonnage.laws.adapters import prefix_cache
 from tonnage.laws.loss import causal_upcast
 from tonnage.laws.pool_regimes import Ratio
 from tonnage.spec.report import Finding, Host, MemoryItem
 from tonnage.spec.workload import Workload
-
-LEAST_REACHED = 0.25
-"""
-Part of a cap at or above the mean of most data that the longest batch of a run reaches at least. [fraction]
-
-Source: tests/measured/heldout_training.json (swift2-*, swift3-*: instruction data of some 300 tokens under caps of 2048 to 8192)
-"""
 
 
 class Stage(NamedTuple):
@@ -127,7 +122,7 @@ def _stage(whole: _Job, share: Share, named: tuple[str, ...]) -> Stage:
         others = _others(whole, share, named)
         moments, ratios = (*step, *others), (*ratios, *(ratios[0] for _ in others))
     resident, size = share.resident, share.resident_bytes
-    least = LEAST_REACHED if job.varying and job.sequence_length >= TYPICAL_CAP else 1.0
+    least = least_reached(job)
     return Stage(
         stage=rank.stage,
         ranks=share.ranks,
@@ -168,11 +163,30 @@ def _batch(whole: _Job, share: Share) -> Batch:
 
 def _moments(whole: _Job, share: Share, batch: Batch) -> tuple[Moment, ...]:
     forward, backward = highest(whole.regime.profile, batch, share.holds, share.rank)
-    stale = _stale(whole, batch)
+    stale = _stale(whole, batch) + _prefixed(whole)
     if stale:
         forward = forward._replace(activations=forward.activations + stale)
         backward = backward._replace(activations=backward.activations + stale)
     return forward, backward, _step(whole, share.rank, share.holds)
+
+
+def _prefixed(whole: _Job) -> int:
+    """Keys and values of a prefix, joined with each sequence's. [bytes]"""
+    job, model = whole.settings, whole.base.workload.model
+    if not job.prefix_tokens:
+        return 0
+    layers = 1 if job.gradient_checkpointing != "none" else model.num_hidden_layers
+    attention = model.layers[0].layer.attention
+    keys = key_value_width(model)
+    return prefix_cache(
+        virtual_tokens=job.prefix_tokens,
+        sequences=job.micro_batch_size,
+        length=job.sequence_length,
+        num_hidden_layers=layers,
+        key_value_width=keys,
+        query_width=attention.num_attention_heads * attention.head_dim if attention is not None else keys,
+        element_bytes=job.compute_bytes,
+    )
 
 
 def _stale(whole: _Job, batch: Batch) -> int:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tonnage.estimate.identity_cache import remembered, results_of_this_thread
 from tonnage.estimate.training.bands import Band, allocated_band, cap_class
 from tonnage.estimate.training.counters import ratio
-from tonnage.estimate.training.findings import findings_of
+from tonnage.estimate.training.findings import findings_of, open_facts
 from tonnage.estimate.training.fused import fused_profile
 from tonnage.estimate.training.items import item
 from tonnage.estimate.training.objectives import Objective, objective_of
@@ -156,7 +156,7 @@ def _standing(asked: Asked) -> Standing:
             _share(workload, job, objective, rank) for rank in ranks_of(workload, job, objective.trained_models)
         ),
         findings=findings_of(workload, objective),
-        unknowns=objective.unknowns + ((_TOWER,) if workload.model.vision is not None else ()),
+        unknowns=objective.unknowns + open_facts(job) + ((_TOWER,) if workload.model.vision is not None else ()),
     )
 
 
@@ -211,7 +211,7 @@ def _share(workload: Workload, job: Settings, objective: Objective, rank: Rank) 
         ranks=tuple(range(rank.stage * ranks, (rank.stage + 1) * ranks)),
         resident=resident,
         resident_bytes=sum(i.bytes.expected for i in resident),
-        loading=_loading(holds, resident),
+        loading=_loading(holds, resident, upcast=job.release.tables_upcast_at_load),
         in_flight=_in_flight(job, rank),
     )
 
@@ -246,11 +246,15 @@ def _resident(workload: Workload, job: Settings, objective: Objective, holds: He
     return tuple(found)
 
 
-def _loading(holds: Held, resident: tuple[MemoryItem, ...]) -> tuple[MemoryItem, ...]:
+_SUMMONED = ("unsharded_parameters", "laws.training_sharding.summoned", "torch summon_full_params")
+_PASSING = ("workspace", "laws.training_sharding.upcast_tables", "axolotl loaders/model.py")
+
+
+def _loading(holds: Held, resident: tuple[MemoryItem, ...], *, upcast: bool) -> tuple[MemoryItem, ...]:
     items = [i for i in resident if i.component in ("weights", "adapters", "reference_model")]
     extra = holds.load - holds.weights
     if extra > 0:
-        law = "laws.training_sharding.summoned"
         band = (extra // 8, extra // 5)
-        items.append(item("unsharded_parameters", extra, law, "torch summon_full_params", detail="load", band=band))
+        component, law, source = _PASSING if upcast else _SUMMONED
+        items.append(item(component, extra, law, source, detail="load", band=band))
     return tuple(items)

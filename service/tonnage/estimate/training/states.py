@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.quantization import stored_tensors
+from tonnage.estimate.training.adapters import key_value_width
 from tonnage.estimate.training.per_model import per_model
 from tonnage.estimate.training.settings import Settings
 from tonnage.estimate.training.targets import Adapted
@@ -186,9 +187,7 @@ def _adapter_shapes(model: Model, adapters: tuple[Adapted, ...], kind: str, rank
     if kind == "prompt-tuning":
         return [(rank, model.hidden_size, 1)]
     if kind == "prefix-tuning":
-        widths = [g.layer.attention for g in model.layers if g.layer.attention is not None]
-        width = widths[0].num_key_value_heads * widths[0].head_dim if widths else model.hidden_size
-        return [(rank, 2 * width, model.num_hidden_layers)]
+        return [(rank, 2 * key_value_width(model), model.num_hidden_layers)]
     shapes: list[Shape] = []
     for a in adapters:
         if kind == "ia3":
