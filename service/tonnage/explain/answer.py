@@ -1,17 +1,20 @@
 """An estimate with the derivation of each of its items."""
 
+import math
 from collections.abc import Iterator
 
 from msgspec.structs import replace
 
 from tonnage import evidence
 from tonnage.catalog import Catalog, resolve
-from tonnage.explain.counts import counts_of
-from tonnage.explain.derivation import Scene, derivation
-from tonnage.explain.watch import watched
+from tonnage.explain.derivation import derivation
+from tonnage.explain.formula import step
+from tonnage.explain.notation import joined, name, number
+from tonnage.explain.second import estimated
 from tonnage.spec.card import SizingCard
 from tonnage.spec.hub import Fetch
-from tonnage.spec.report import Estimate, MemoryItem
+from tonnage.spec.report import Derivation, Estimate, MemoryItem, Step
+from tonnage.spec.workload import Workload
 
 
 def explained(catalog: Catalog, card: SizingCard, *, fetch: Fetch | None = None) -> Estimate:
@@ -29,9 +32,33 @@ def explained(catalog: Catalog, card: SizingCard, *, fetch: Fetch | None = None)
     Raises:
         SizingError: A name is unknown, the card contradicts itself, or no law covers it.
     """
-    answer, applied = watched(lambda: evidence.estimate(catalog, card, fetch=fetch))
-    scene = Scene(applied, counts_of(resolve(catalog, card, fetch=fetch), answer), answer)
-    return replace(answer, derivations=tuple(derivation(item, scene) for item in _items(answer)))
+    answer = evidence.estimate(catalog, card, fetch=fetch)
+    workload = resolve(catalog, card, fetch=fetch)
+    needed = _needed(answer, workload)
+    found = (derivation(item) for item in _items(estimated(workload)))
+    return replace(
+        answer, derivations=tuple(_after(one, needed) if one.component == "kv_cache" else one for one in found)
+    )
+
+
+def _after(found: Derivation, first: tuple[Step, ...]) -> Derivation:
+    return replace(found, steps=(*first, *found.steps))
+
+
+def _needed(answer: Estimate, workload: Workload) -> tuple[Step, ...]:
+    """What the requests of the card need of a pool that is there whatever they need, where it is so much for each token."""
+    cache, serving = answer.kv_cache, workload.serving
+    requests = serving.concurrency if serving is not None else None
+    if answer.claimed_bytes is None or cache is None or not requests or not cache.max_model_len:
+        return ()
+    worst = next(phase for phase in answer.phases if phase.phase == answer.peak.phase)
+    pool = sum(item.bytes.expected for item in worst.items if item.component == "kv_cache")
+    needed = answer.required.expected - answer.reserve_bytes - answer.peak.device.expected + pool
+    factors = {"requests": requests, "tokens of each": cache.max_model_len, "one token": cache.bytes_per_token}
+    if math.prod(factors.values()) != needed:
+        return ()
+    numbers = joined("×", tuple(map(number, factors.values())))
+    return (step("needed by the requests", joined("×", tuple(map(name, factors))), numbers, needed),)
 
 
 def _items(answer: Estimate) -> Iterator[MemoryItem]:

@@ -5,15 +5,17 @@ import inspect
 import textwrap
 from collections.abc import Iterator, Mapping
 from functools import cache
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 from tonnage.explain.notation import NotWritten, Writer, Written, name, number
 from tonnage.explain.watch import last_line
+from tonnage.kept import Kept
 from tonnage.spec.report import Step
 
 MOST_STEPS = 8
 _LAWS = "tonnage.laws."
+_kept: Kept[tuple[FunctionType, str, str], tuple[Step, ...]] = Kept(1024)
 
 
 class _Source(NamedTuple):
@@ -41,9 +43,15 @@ def lines_of(function: FunctionType, inputs: Mapping[str, Any], result_name: str
     Returns:
         Steps; none when the law is a loop or a choice that no formula shows.
     """
+    key = (function, repr(inputs), result_name)
+    kept = _kept.get(key)
+    return kept if kept is not None else _kept.keep(key, _lines(function, inputs, result_name or function.__name__))
+
+
+def _lines(function: FunctionType, inputs: Mapping[str, Any], result_name: str) -> tuple[Step, ...]:
     try:
         result, line, values = last_line(function, dict(inputs))
-        return tuple(_steps(function, line, values, result, result_name or function.__name__))[-MOST_STEPS:]
+        return tuple(_steps(function, line, values, result, result_name))[-MOST_STEPS:]
     except NotWritten:
         return ()
 
@@ -90,8 +98,17 @@ def _returned(source: _Source, line: int) -> ast.expr:
 
 def _value(function: FunctionType, node: ast.expr, values: dict[str, Any]) -> Any:
     """What a part of the law's own source is worth; a choice or a call is evaluated as Python does."""
-    code = compile(ast.Expression(node), "<law>", "eval")
-    return eval(code, function.__globals__, values)  # noqa: S307  (source of this package, numbers of this estimate)
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.Name) and node.id in values:
+        return values[node.id]
+    return eval(_code(node), function.__globals__, values)  # noqa: S307  (source of this package, numbers of this estimate)
+
+
+@cache
+def _code(node: ast.expr) -> CodeType:
+    """One for each part of the laws' sources, which are kept."""
+    return compile(ast.Expression(node), "<law>", "eval")
 
 
 def _names(node: ast.expr, value_of: Any) -> list[str]:

@@ -1,7 +1,7 @@
 """Python expressions of laws as people write them: one line of text, and MathML."""
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from xml.sax.saxutils import escape
 
@@ -32,9 +32,15 @@ def number(value: Any) -> Written:
     """A value as it is printed: groups of three digits, sizes never rounded."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return Written(str(value), f"<mtext>{escape(str(value))}</mtext>")
-    digits = f"{value:,}" if isinstance(value, int) else f"{value:,.12g}"
+    digits = f"{value:,}" if isinstance(value, int) else _digits(value)
     bare = Written(digits, f"<mn>{digits.replace(',', _GROUP)}</mn>")
     return bare if value >= 0 else Written(f"({digits})", f"<mrow><mo>(</mo>{bare.mathml}<mo>)</mo></mrow>")
+
+
+def _digits(value: float) -> str:
+    """A fraction so that reading it gives the same number."""
+    short = f"{value:,.12g}"
+    return short if "e" not in short and float(short.replace(",", "")) == value else f"{value:,}"
 
 
 def name(text: str) -> Written:
@@ -62,7 +68,7 @@ class Writer:
             case ast.IfExp():
                 return self(node.body if self.value_of(node.test) else node.orelse)
             case ast.UnaryOp(op=ast.USub(), operand=ast.BinOp(ast.UnaryOp(operand=dividend), ast.FloorDiv(), divisor)):
-                return _between(_fraction(self(dividend), self(divisor)), "⌈", "⌉")
+                return between(fraction(self(dividend), self(divisor)), "⌈", "⌉")
             case ast.UnaryOp(op=ast.USub()):
                 inside = self._tight(node.operand, _PRODUCT)
                 return Written(f"−{inside.text}", f"<mrow><mo>−</mo>{inside.mathml}</mrow>", _SUM)
@@ -88,12 +94,11 @@ class Writer:
 
     def _operation(self, node: ast.BinOp) -> Written:
         if isinstance(node.op, ast.Div):
-            return _fraction(self(node.left), self(node.right))
+            return fraction(self(node.left), self(node.right))
         if isinstance(node.op, ast.FloorDiv):
-            return _between(_fraction(self(node.left), self(node.right)), "⌊", "⌋")
+            return between(fraction(self(node.left), self(node.right)), "⌊", "⌋")
         if isinstance(node.op, ast.Pow):
-            base, power = self._tight(node.left, _ATOM), self(node.right)
-            return Written(f"{base.text}^{power.text}", f"<msup>{base.mathml}{power.mathml}</msup>")
+            return above(self(node.left), self(node.right))
         sign, binds = _SIGNS.get(type(node.op), ("", 0))
         if not sign:
             raise NotWritten(ast.unparse(node))
@@ -102,33 +107,52 @@ class Writer:
 
     def _tight(self, node: ast.expr, binds: int) -> Written:
         inside = self(node)
-        return inside if inside.binds >= binds else _between(inside, "(", ")")
+        return inside if inside.binds >= binds else between(inside, "(", ")")
 
     def _applied(self, function: str, node: ast.Call) -> Written:
         match function, node.args:
             case "ceil_div", [dividend, divisor]:
-                return _between(_fraction(self(dividend), self(divisor)), "⌈", "⌉")
+                return between(fraction(self(dividend), self(divisor)), "⌈", "⌉")
             case "round_up", [amount, multiple]:
-                part, whole = _between(_fraction(self(amount), self(multiple)), "⌈", "⌉"), self._tight(multiple, _ATOM)
+                part, whole = between(fraction(self(amount), self(multiple)), "⌈", "⌉"), self._tight(multiple, _ATOM)
                 return Written(f"{part.text} × {whole.text}", f"{part.mathml}<mo>×</mo>{whole.mathml}", _PRODUCT)
             case "int", [ast.expr() as argument]:
-                return _between(self(argument), "⌊", "⌋")
+                return between(self(argument), "⌊", "⌋")
             case "min" | "max", [_, _, *_]:
                 parts = [self(argument) for argument in node.args]
                 inside = "<mo>,</mo>".join(f"<mrow>{part.mathml}</mrow>" for part in parts)
                 text = f"{function}({', '.join(part.text for part in parts)})"
-                return Written(text, f"<mi>{function}</mi>{_between(Written('', inside), '(', ')').mathml}")
+                return Written(text, f"<mi>{function}</mi>{between(Written('', inside), '(', ')').mathml}")
         return self._quantity(node)
 
 
-def _between(inside: Written, opening: str, closing: str) -> Written:
+def joined(sign: str, parts: Sequence[Written]) -> Written:
+    """Parts with a sign between them."""
+    binds = _PRODUCT if sign == "×" else _SUM
+    return Written(f" {sign} ".join(p.text for p in parts), f"<mo>{sign}</mo>".join(p.mathml for p in parts), binds)
+
+
+def tight(inside: Written) -> Written:
+    """A factor: a sum gets parentheses."""
+    return inside if inside.binds >= _PRODUCT else between(inside, "(", ")")
+
+
+def above(base: Written, power: Written) -> Written:
+    """A power."""
+    low = base if base.binds == _ATOM else between(base, "(", ")")
+    return Written(f"{low.text}^{power.text}", f"<msup><mrow>{low.mathml}</mrow><mrow>{power.mathml}</mrow></msup>")
+
+
+def between(inside: Written, opening: str, closing: str) -> Written:
+    """Something in brackets."""
     grows = "" if "<mfrac>" in inside.mathml else ' stretchy="false"'
     body = f"<mrow><mo{grows}>{opening}</mo>{inside.mathml}<mo{grows}>{closing}</mo></mrow>"
     return Written(f"{opening}{inside.text}{closing}", body)
 
 
-def _fraction(above: Written, below: Written) -> Written:
-    over = above.text if above.binds > _SUM else f"({above.text})"
-    under = below.text if below.binds == _ATOM else f"({below.text})"
-    body = f"<mfrac><mrow>{above.mathml}</mrow><mrow>{below.mathml}</mrow></mfrac>"
+def fraction(dividend: Written, divisor: Written) -> Written:
+    """One thing over another."""
+    over = dividend.text if dividend.binds > _SUM else f"({dividend.text})"
+    under = divisor.text if divisor.binds == _ATOM else f"({divisor.text})"
+    body = f"<mfrac><mrow>{dividend.mathml}</mrow><mrow>{divisor.mathml}</mrow></mfrac>"
     return Written(f"{over} / {under}", body, _PRODUCT)
