@@ -1,8 +1,10 @@
 """
-What an estimate costs in process, without HTTP: by engine and training method, a new card against the same card again.
+What an estimate costs in process, without HTTP: by engine and training method, of cards never asked and of the same again.
 
-New: the model and its formats are known, this combination of settings was never asked. CPU time of the process, since the
-machine may be busy; of several rounds over the same cards, with everything forgotten in between, the fastest.
+Everything new: models and formats are known, but each card draws its own, and its GPU, layout and settings beside. New
+numbers: a few jobs (model, format, engine, GPU, layout) are known, each card is one of them with its own lengths, traffic,
+batch size or rank, as a scheduler asks. CPU time of the process, since the machine may be busy; of several rounds over
+the same cards, with everything forgotten in between, the fastest.
 
     python benchmarks/estimate.py [--cards 100] [--rounds 5] [--only REGEX] [--json FILE]
 """
@@ -16,9 +18,10 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 # a script: what it imports from this repository is found only after this line, hence E402 below
@@ -43,10 +46,11 @@ encode = msgspec.json.Encoder().encode
 
 @dataclass
 class Row:
-    """CPU per estimate, and what part of a new one each stage takes. [us]"""
+    """CPU per estimate, and what part of one with new numbers each stage takes. [us]"""
 
     name: str
-    new: float
+    everything: float
+    numbers: float
     again: float
     resolve: float
     account: float
@@ -73,19 +77,36 @@ def settle() -> None:
     gc.freeze()
 
 
-def measure(name: str, stream: Iterator[SizingCard], count: int, rounds: int) -> Row:
-    """The same cards in every round, each time as if never asked: whole ones, and as many others stage by stage."""
-    known, these, others = (list(islice(stream, n)) for n in (WARM, count, count))
-    new, again, stages = [], [], [0.0] * 4
+class Stream(NamedTuple):
+    """Cards asked before, cards timed whole, and as many others timed stage by stage."""
+
+    known: list[SizingCard]
+    these: list[SizingCard]
+    others: list[SizingCard]
+
+
+def drawn(cards: Iterator[SizingCard], count: int) -> Stream:
+    return Stream(*(list(islice(cards, n)) for n in (WARM, count, count)))
+
+
+def measure(name: str, everything: Stream, numbers: Stream, rounds: int) -> Row:
+    """The same cards in every round, each time as if never asked."""
+    new, renumbered, again, stages = [], [], [], [0.0] * 4
     for _ in range(rounds):
-        forget()
-        timed(whole, known)
-        settle()
-        new.append(timed(whole, these))
-        again.append(min(timed(whole, these) for _ in range(3)))
-        stages = [one + other for one, other in zip(stages, _stages(others), strict=True)]
-    best, of_estimate = min(new), sum(stages[:3])
-    return Row(name, best, min(again), *(best * stage / of_estimate for stage in stages))
+        _known(everything)
+        new.append(timed(whole, everything.these))
+        _known(numbers)
+        renumbered.append(timed(whole, numbers.these))
+        again.append(min(timed(whole, numbers.these) for _ in range(3)))
+        stages = [one + other for one, other in zip(stages, _stages(numbers.others), strict=True)]
+    best, of_estimate = min(renumbered), sum(stages[:3])
+    return Row(name, min(new), best, min(again), *(best * stage / of_estimate for stage in stages))
+
+
+def _known(stream: Stream) -> None:
+    forget()
+    timed(whole, stream.known)
+    settle()
 
 
 def _stages(these: Iterable[SizingCard]) -> list[float]:
@@ -126,11 +147,13 @@ def measure_fit(rounds: int) -> tuple[float, float]:
 
 
 def table(rows: list[Row]) -> str:
-    head = f"{'CPU us per estimate':<22}{'new':>8}{'again':>8}   new: {'resolve':>8}{'account':>9}{'assemble':>10}{'JSON':>8}"
+    head = f"{'CPU us per estimate':<22}{'all new':>9}{'numbers':>9}{'again':>7}"
+    head += f"   numbers: {'resolve':>8}{'account':>9}{'assemble':>10}{'JSON':>8}"
     return "\n".join(
         [head]
         + [
-            f"{r.name:<22}{r.new:>8.1f}{r.again:>8.1f}{r.resolve:>16.1f}{r.account:>9.1f}{r.assemble:>10.1f}{r.encode:>8.1f}"
+            f"{r.name:<22}{r.everything:>9.1f}{r.numbers:>9.1f}{r.again:>7.1f}"
+            f"{r.resolve:>20.1f}{r.account:>9.1f}{r.assemble:>10.1f}{r.encode:>8.1f}"
             for r in rows
         ]
     )
@@ -143,10 +166,13 @@ def main() -> int:
     parser.add_argument("--only", default="")
     parser.add_argument("--json", type=Path)
     chosen = parser.parse_args()
-    all_streams = {f"serving {engine}": streams.serving(engine) for engine in streams.FORMATS}
-    all_streams |= {f"training {method}": streams.training(method) for method in streams.METHODS}
-    wanted = {name: stream for name, stream in all_streams.items() if re.search(chosen.only, name)}
-    rows = [measure(name, stream, chosen.cards, chosen.rounds) for name, stream in wanted.items()]
+    kinds = {f"serving {engine}": partial(streams.serving, engine) for engine in streams.FORMATS}
+    kinds |= {f"training {method}": partial(streams.training, method) for method in streams.METHODS}
+    rows = [
+        measure(name, drawn(cards(), chosen.cards), drawn(cards(jobs=streams.JOBS), chosen.cards), chosen.rounds)
+        for name, cards in kinds.items()
+        if re.search(chosen.only, name)
+    ]
     print(table(rows))
     fitted = measure_fit(chosen.rounds) if re.search(chosen.only, "fit") else None
     if fitted is not None:

@@ -1,8 +1,10 @@
 """
 Cards as callers send them, no two alike: what the estimate is timed on.
 
-Every engine and every training method has its own stream. A stream draws model, format, GPU, layout, lengths and batch
-sizes at random from a fixed seed, so that two runs time the same cards.
+Every engine and every training method has its own stream, which draws at random from a fixed seed, so that two runs
+time the same cards. Either everything is drawn for every card: model, format, GPU, layout, lengths, batch sizes. Or a
+few jobs are drawn once, as a scheduler has them, and every card is one of them with new numbers: lengths, traffic,
+batch sizes, ranks.
 """
 
 import random
@@ -36,20 +38,26 @@ CACHES = {
     "llama.cpp": ("auto", "kv-q8_0"),
     "ollama": ("auto", "kv-q8_0"),
 }
+POOLING = frozenset({"vllm", "sglang", "tgi", "tensorrt-llm"})
+"""Engines that run on several GPUs and claim a fraction of them."""
 METHODS = ("full", "lora", "qlora")
 FRAMEWORKS = ("transformers", "trl", "axolotl", "torchtune", "unsloth", "deepspeed")
 
+JOBS = 8
+"""Jobs of a stream of new numbers: what its cards have in common. [unitless]"""
+
 Draw = random.Random
+Wire = dict[str, Any]
 
 
-def serving(engine: str, seed: int = 1) -> Iterator[SizingCard]:
-    """Endless distinct cards of one engine."""
-    return _distinct(lambda draw: _serving(engine, draw), seed)
+def serving(engine: str, seed: int = 1, jobs: int = 0) -> Iterator[SizingCard]:
+    """Endless distinct cards of one engine; of so many jobs, or all drawn anew."""
+    return _distinct(lambda draw: _serving_job(engine, draw), lambda draw: _serving_numbers(engine, draw), seed, jobs)
 
 
-def training(method: str, seed: int = 1) -> Iterator[SizingCard]:
-    """Endless distinct cards of one training method."""
-    return _distinct(lambda draw: _training(method, draw), seed)
+def training(method: str, seed: int = 1, jobs: int = 0) -> Iterator[SizingCard]:
+    """Endless distinct cards of one training method; of so many jobs, or all drawn anew."""
+    return _distinct(lambda draw: _training_job(method, draw), lambda draw: _training_numbers(method, draw), seed, jobs)
 
 
 def orders(seed: int = 1) -> Iterator[FitRequest]:
@@ -59,59 +67,67 @@ def orders(seed: int = 1) -> Iterator[FitRequest]:
         yield msgspec.convert(_order(draw), FitRequest)
 
 
-def _distinct(make: Callable[[Draw], dict[str, Any]], seed: int) -> Iterator[SizingCard]:
+def _distinct(
+    job: Callable[[Draw], Wire], numbers: Callable[[Draw], Wire], seed: int, jobs: int
+) -> Iterator[SizingCard]:
     draw, seen = Draw(seed), set()
+    drawn = [job(draw) for _ in range(jobs)]
     while True:
-        card = make(draw)
+        card = _with_numbers(draw.choice(drawn) if drawn else job(draw), numbers(draw))
         wire = msgspec.json.encode(card)
         if wire not in seen:
             seen.add(wire)
             yield msgspec.convert(card, SizingCard)
 
 
-def _serving(engine: str, draw: Draw) -> dict[str, Any]:
-    own: dict[str, Any] = {
-        "engine": engine,
-        "max_model_len": 256 * draw.randint(8, 128),
-        "concurrency": draw.randint(1, 64),
-        "input_tokens": 100 * draw.randint(1, 15),
-        "output_tokens": 50 * draw.randint(1, 10),
-        "kv_cache_dtype": draw.choice(CACHES.get(engine, ("auto",))),
-    }
-    if engine in {"vllm", "sglang", "tgi", "tensorrt-llm"}:
-        own["max_num_seqs"] = draw.choice((None, 8, 16, 32, 64, 128, 256, 512))
+def _with_numbers(job: Wire, numbers: Wire) -> Wire:
+    part = "serving" if "serving" in job else "training"
+    return {**job, part: {**job[part], **numbers}}
+
+
+def _serving_job(engine: str, draw: Draw) -> Wire:
+    own: Wire = {"engine": engine, "kv_cache_dtype": draw.choice(CACHES.get(engine, ("auto",)))}
+    if engine in POOLING:
         own["gpu_memory_utilization"] = draw.choice((None, 0.8, 0.85, 0.9, 0.92, 0.95))
-    elif engine in {"transformers", "mlx"}:
-        own["batch_size"] = draw.randint(1, 32)
-    else:
-        own["n_parallel"] = draw.choice((1, 2, 4, 8))
+    elif engine not in {"transformers", "mlx"}:
         own["n_gpu_layers"] = draw.choice((None, 16, 24, 99))
         own["n_ubatch"] = draw.choice((None, 256, 512, 1024))
     parts = draw.choice((1, 1, 2, 4))
-    several = {"tensor_parallel_size": parts} if engine in {"vllm", "sglang", "tgi", "tensorrt-llm"} else {}
     gpu = draw.choice(GPUS) if engine != "mlx" else "apple-m3-max-128"
     return {
         "model": draw.choice(MODELS),
         "weights": {"format": draw.choice(FORMATS[engine])},
         "serving": own,
-        "placement": {"gpu": gpu, **several},
+        "placement": {"gpu": gpu, **({"tensor_parallel_size": parts} if engine in POOLING else {})},
         "reserve": draw.choice((0, "1 GiB")),
     }
 
 
-def _training(method: str, draw: Draw) -> dict[str, Any]:
+def _serving_numbers(engine: str, draw: Draw) -> Wire:
+    numbers: Wire = {
+        "max_model_len": 256 * draw.randint(8, 128),
+        "concurrency": draw.randint(1, 64),
+        "input_tokens": 100 * draw.randint(1, 15),
+        "output_tokens": 50 * draw.randint(1, 10),
+    }
+    if engine in POOLING:
+        numbers["max_num_seqs"] = draw.choice((None, 8, 16, 32, 64, 128, 256, 512))
+    elif engine in {"transformers", "mlx"}:
+        numbers["batch_size"] = draw.randint(1, 32)
+    else:
+        numbers["n_parallel"] = draw.choice((1, 2, 4, 8))
+    return numbers
+
+
+def _training_job(method: str, draw: Draw) -> Wire:
     framework = draw.choice(FRAMEWORKS)
-    own: dict[str, Any] = {
+    own: Wire = {
         "framework": framework,
         "method": method,
-        "micro_batch_size": draw.randint(1, 16),
-        "sequence_length": 64 * draw.randint(4, 128),
         "gradient_checkpointing": draw.choice((None, "none", "full")),
         "optimizer": draw.choice((None, "adamw", "adamw_8bit")),
         "attn_implementation": draw.choice((None, "sdpa", "flash_attention_2")),
     }
-    if method != "full":
-        own["lora"] = {"rank": draw.choice((8, 16, 32, 64))}
     copies = draw.choice((1, 1, 2, 8)) if framework != "unsloth" else 1
     if copies > 1:
         own["sharding"] = draw.choice(("ddp", "fsdp", "zero3"))
@@ -122,7 +138,12 @@ def _training(method: str, draw: Draw) -> dict[str, Any]:
     }
 
 
-def _order(draw: Draw) -> dict[str, Any]:
+def _training_numbers(method: str, draw: Draw) -> Wire:
+    numbers: Wire = {"micro_batch_size": draw.randint(1, 16), "sequence_length": 64 * draw.randint(4, 128)}
+    return numbers if method == "full" else {**numbers, "lora": {"rank": draw.choice((8, 16, 32, 64))}}
+
+
+def _order(draw: Draw) -> Wire:
     return {
         "model": draw.choice(MODELS[:4]),
         "serving": {
