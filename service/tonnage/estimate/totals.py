@@ -6,7 +6,7 @@ so that a sum of many small uncertainties stays narrow enough to decide on. Insi
 as a whole only the sum is certain, whatever its parts are.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from math import isqrt
 from typing import NamedTuple
@@ -245,8 +245,11 @@ def _beside_pool(items: Iterable[MemoryItem]) -> Amount:
     return banded(size, below, above)
 
 
-def largest_items(phases: Iterable[Phase]) -> tuple[MemoryItem, ...]:
+def largest_items(phases: Sequence[Phase]) -> tuple[MemoryItem, ...]:
     """Each component's largest item over the phases; of one component all items of its largest phase."""
+    distinct = {id(item): item for phase in phases for item in phase.items}.values()
+    if len(distinct) == len({item.component for item in distinct}):
+        return tuple(distinct)
     largest: dict[str, int] = {}
     held: dict[str, tuple[MemoryItem, ...]] = {}
     for phase in phases:
