@@ -28,7 +28,8 @@ def recipe_of(settings: Settings, model: Model, form: WeightFormat, objective: O
         objective: What the objective adds.
 
     Returns:
-        The key under which the model's step is remembered; of the micro-batch it depends on its size and on `masks_windows`.
+        The key under which the model's step is remembered; of the micro-batch it depends on whether
+        it is a single sequence, and on `masks_windows`.
     """
     quantized = is_four_bit(form)
     stream = 4 if upcasts(settings, form) else min(settings.weight_bytes, _engine_width(settings))

@@ -160,7 +160,7 @@ def _standing(asked: Asked) -> Standing:
     )
 
 
-_regimes: Kept[tuple[Standing, int, bool, int], Regime] = Kept(KEPT)
+_regimes: Kept[tuple[Standing, bool, bool, int], Regime] = Kept(KEPT)
 
 
 def regime(base: Standing, job: Settings) -> Regime:
@@ -174,7 +174,7 @@ def regime(base: Standing, job: Settings) -> Regime:
     Returns:
         The step's profile, the band, and how the allocator behaves.
     """
-    key = (base, job.micro_batch_size, masks_windows(job, base.workload.model), cap_class(job))
+    key = (base, job.micro_batch_size == 1, masks_windows(job, base.workload.model), cap_class(job))
     found = None if results_of_this_thread() is not None else _regimes.get(key)
     if found is None:
         found = _regimes.keep(key, _regime(base, job))
