@@ -129,12 +129,13 @@ def heldout_rows(ask: Asked) -> list[comparison.Row]:
 
 
 def heldout_table(now: list[comparison.Row]) -> list[str]:
-    """Markdown lines: the first score of each term beside today's."""
+    """Markdown lines: the first score of each term beside today's, of the cases that are asked for."""
+    cases = {row.case for row in now}
     lines = [
         "| held out | term | n | first: signed | median | p90 | in band | now: signed | median | p90 | in band |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
-    first = comparison.by_term(comparison.heldout_serving_first_score())
+    first = comparison.by_term(row for row in comparison.heldout_serving_first_score() if row.case in cases)
     for (engine, term), some in comparison.by_term(now).items():
         columns = [
             f"{s.signed_median:+.2%} | {s.median:.2%} | {s.p90:.2%} | {s.coverage:.0%}"
@@ -151,7 +152,9 @@ def heldout_training_table(now: Trained) -> list[str]:
         f"| held-out training | n | first: {columns} | now: {columns} | half-width |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
-    first = comparison.training_groups(list(comparison.heldout_training_first_score()))
+    cases = {case["id"] for case, _ in now}
+    seen_first = [(case, row) for case, row in comparison.heldout_training_first_score() if case["id"] in cases]
+    first = comparison.training_groups(seen_first)
     for group, some in comparison.training_groups(now).items():
         seen, today = comparison.summary(first[group]), comparison.summary(some)
         figures = [
@@ -220,10 +223,14 @@ def first_score(ask: Asked, commit: str) -> None:
     verdicts = {r["id"]: ask(r["request"])["verdict"] for r in reports}
     book["batches"].append({"commit": commit, "answers": answers, "verdicts": verdicts})
     batches = ",\n".join(
-        f'{{"commit":{json.dumps(b["commit"])},\n"answers":{_one_a_line(b["answers"])},\n"verdicts":{_one_a_line(b["verdicts"])}}}'
+        f'{{"commit":{json.dumps(b["commit"])},{_name(b)}\n"answers":{_one_a_line(b["answers"])},\n"verdicts":{_one_a_line(b["verdicts"])}}}'
         for b in book["batches"]
     )
     FIRST_SCORE.write_text(f'{{"about":{json.dumps(book["about"])},\n"batches":[\n{batches}\n]}}\n')
+
+
+def _name(batch: dict[str, Any]) -> str:
+    return f'"name":{json.dumps(batch["name"])},' if "name" in batch else ""
 
 
 def _short(value: float) -> float:
@@ -312,6 +319,34 @@ a twentieth too low.
 """
 
 
+SECOND = """
+### The second batch
+
+Held out 2: other runs, collected the day after (some from repositories that the first used, none of its runs), and scored before
+any law, fact or band was mended by them. Its first score is what a run never seen may expect of that version.
+"""
+
+
+def _second(reports: list[dict[str, Any]], names: frozenset[str]) -> list[dict[str, Any]]:
+    return [r for r in reports if r["id"] in names]
+
+
+def second_serving(ask: Asked, held: list[comparison.Row]) -> list[str]:
+    """Markdown lines of the start-up logs and reports of the second batch."""
+    names = comparison.second_serving_cases()
+    reports = _second(comparison.heldout_decisions(), names)
+    verdicts = verdict_table(ask, reports, comparison.heldout_first_verdicts())
+    return [SECOND, *heldout_table([row for row in held if row.case in names]), "", *verdicts]
+
+
+def second_training(ask: Asked, held: Trained) -> list[str]:
+    """Markdown lines of the fine-tuning runs and reports of the second batch."""
+    names = comparison.second_training_runs()
+    reports = _second(comparison.heldout_training_decisions(), names)
+    verdicts = verdict_table(ask, reports, comparison.heldout_training_first_verdicts())
+    return [SECOND, *heldout_training_table([found for found in held if found[0]["id"] in names]), "", *verdicts]
+
+
 def _serving_verdicts(ask: Asked) -> list[str]:
     return verdict_table(ask, comparison.heldout_decisions(), comparison.heldout_first_verdicts())
 
@@ -351,9 +386,10 @@ def main() -> None:
     tables = [*table(found), *(["", *training_table(trained)] if trained else [])]
     held = [] if arguments.engine else heldout_rows(ask)
     if held:
-        tables += [HELDOUT, *heldout_table(held), "", *_serving_verdicts(ask)]
+        tables += [HELDOUT, *heldout_table(held), "", *_serving_verdicts(ask), *second_serving(ask, held)]
         held_out = training_rows(ask, comparison.heldout_training_cases())
         tables += [HELDOUT_TRAINING, *heldout_training_table(held_out), "", *_training_verdicts(ask)]
+        tables += second_training(ask, held_out)
     every = [*every_row(found), *every_row([row for _, row in trained]), *every_row(held)]
     lines = limits(found) if arguments.limits else every if arguments.cases else tables
     if arguments.write:

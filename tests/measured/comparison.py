@@ -86,6 +86,21 @@ def _first_training_batches() -> list[dict[str, Any]]:
     return found
 
 
+def second_training_runs() -> frozenset[str]:
+    """Runs and reports of the batch "held out 2": collected a day after the first, scored before anything was mended by them."""
+    return _second(_first_training_batches())
+
+
+def second_serving_cases() -> frozenset[str]:
+    """Start-up logs and reports of the batch "held out 2"."""
+    return _second(_first_batches())
+
+
+def _second(batches: list[dict[str, Any]]) -> frozenset[str]:
+    named = [batch for batch in batches if batch.get("name") == "held out 2"]
+    return frozenset(name for batch in named for name in (*batch["answers"], *batch["verdicts"]))
+
+
 def heldout_training_limits() -> dict[str, Any]:
     """Errors of held-out training runs that may not grow, by group, and the runs known to lie outside their band."""
     found: dict[str, Any] = tomllib.loads((HERE / "heldout_training_limits.toml").read_text())
