@@ -7,10 +7,12 @@ FROM ${PYTHON_IMAGE} AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PYTHONDONTWRITEBYTECODE=1
 WORKDIR /source
 COPY requirements/ requirements/
+# `traces` adds OpenTelemetry
+ARG REQUIREMENTS=run
 RUN python -m venv /build \
  && /build/bin/python -m pip install --require-hashes -r requirements/build.txt \
  && python -m venv --without-pip /app \
- && /build/bin/python -m pip --python /app/bin/python install --no-compile --require-hashes -r requirements/run.txt
+ && /build/bin/python -m pip --python /app/bin/python install --no-compile --require-hashes -r "requirements/${REQUIREMENTS}.txt"
 COPY pyproject.toml README.md LICENSE CHANGELOG.md ./
 COPY deploy/sbom.py deploy/sbom.py
 COPY service/ service/

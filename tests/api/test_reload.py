@@ -227,3 +227,48 @@ async def test_a_refused_overlay_does_not_count_as_current(start_server: Any) ->
 def test_a_snapshot_writes_nothing_outside_its_directory(tmp_path: Path, name: str) -> None:
     with pytest.raises(SnapshotError):
         write_files({name: b""}, tmp_path)
+
+
+class Mounted:
+    """A directory as the kubelet mounts a ConfigMap or a Secret: new content comes by one exchange of a link."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder, self.name, self.count = folder, name, 0
+        folder.mkdir()
+
+    def holds(self, text: str) -> Path:
+        self.count += 1
+        version = self.folder / f"..2026_11_30_{self.count}"
+        version.mkdir()
+        (version / self.name).write_text(text)
+        before = self.folder / "..data"
+        (self.folder / "..data_tmp").symlink_to(version.name)
+        old = before.resolve() if before.is_symlink() else None
+        (self.folder / "..data_tmp").rename(before)
+        if old is None:
+            (self.folder / self.name).symlink_to(f"..data/{self.name}")
+        else:
+            (old / self.name).unlink()
+            old.rmdir()
+        return self.folder / self.name
+
+
+async def test_a_mounted_config_map_and_secret_are_taken_over_when_they_change(tmp_path: Path) -> None:
+    overlay, secret = Mounted(tmp_path / "catalog", "gpus.toml"), Mounted(tmp_path / "auth", "keys")
+    (first, first_line), (second, second_line) = new_key("one", "read"), new_key("two", "read")
+    overlay.holds(GOOD)
+    keys = secret.holds(first_line)
+    app = application(catalog_dir=str(tmp_path / "catalog"), api_keys_file=str(keys))
+    watch = Watch(app.runtime)
+
+    async def status(token: str, gpu: str) -> int:
+        async with in_process(app) as client:
+            return (await client.get(f"/catalog/gpus/{gpu}", headers={"authorization": f"Bearer {token}"})).status_code
+
+    assert [200, 401] == [await status(first, "example-gpu"), await status(second, "example-gpu")]
+    overlay.holds(GOOD.replace("example-gpu", "another-gpu"))
+    secret.holds(second_line)
+    await watch.look()
+
+    assert [401, 200] == [await status(first, "another-gpu"), await status(second, "another-gpu")]
+    assert 404 == await status(second, "example-gpu")

@@ -1,5 +1,9 @@
 """The chart renders, validates against its own schema and Kubernetes', and agrees with the code."""
 
+import copy
+import json
+import re
+import shutil
 import subprocess
 import sys
 
@@ -8,33 +12,13 @@ import yaml
 from helm_python import Chart
 from helm_python import chart as helm
 from helm_python.errors import HelmError
+from tests.deploy.conftest import VALUES, of_kind
 
 from tonnage.api.settings import Settings
 
-VALUES = ["values-open.yaml", "values-full.yaml", "values-external-redis.yaml"]
 KUBERNETES = ["1.30", "1.37"]
 CUSTOM = ("HTTPRoute", "ServiceMonitor", "PrometheusRule")
-
-
-@pytest.fixture(scope="module")
-def chart_dir(repository):
-    return repository / "helm" / "tonnage"
-
-
-@pytest.fixture(scope="module")
-def rendered(chart_dir):
-    chart = Chart.load(str(chart_dir))
-
-    def render(values):
-        files = chart.render(values, name="demo")
-        texts = [text for name, text in files.items() if name.endswith(".yaml")]
-        return [doc for text in texts for doc in yaml.safe_load_all(text) if doc]
-
-    return {name: render(yaml.safe_load((chart_dir / "ci" / name).read_text())) for name in VALUES}
-
-
-def of_kind(documents, kind):
-    return [d for d in documents if d["kind"] == kind and not d["metadata"]["name"].endswith("valkey")]
+WHOLE = {"Deployment", "HorizontalPodAutoscaler", "Ingress", "NetworkPolicy", "Pod", "PodDisruptionBudget", "Service"}
 
 
 def test_lint_finds_nothing_worse_than_a_missing_icon(chart_dir):
@@ -56,8 +40,63 @@ def test_every_rendered_object_is_valid_for_kubernetes(rendered, values, version
     assert 0 == result.returncode, result.stdout + result.stderr
 
 
+def test_one_file_of_values_turns_everything_on(rendered):
+    kinds = {document["kind"] for document in rendered["values-full.yaml"]}
+
+    assert WHOLE | {"ConfigMap", "ServiceAccount", *CUSTOM} == kinds
+
+
+@pytest.fixture(scope="session")
+def custom_resources(repository):
+    """Checks objects against the models of their publishers."""
+    folder = repository / "deploy" / "custom_resources"
+    if not (folder / "node_modules").is_dir() or shutil.which("node") is None:
+        pytest.skip("not run: `npm ci` was not done in deploy/custom_resources")
+
+    def check(documents):
+        command = ["node", str(folder / "check.mjs")]
+        return subprocess.run(command, input=json.dumps(documents), capture_output=True, text=True, check=False)
+
+    return check
+
+
+def test_custom_resources_are_what_their_publishers_define(rendered, custom_resources):
+    documents = [d for values in VALUES for d in rendered[values] if d["kind"] in CUSTOM]
+
+    result = custom_resources(documents)
+
+    assert set(CUSTOM) == {d["kind"] for d in documents}
+    assert (0, f"{len(documents)} objects are valid\n") == (result.returncode, result.stdout), result.stderr
+
+
 @pytest.mark.parametrize(
-    "values", [{"replicaCount": 0}, {"replicas": 2}, {"service": {"port": 70000}}, {"image": {"digest": "latest"}}]
+    ("kind", "path", "value"),
+    [
+        ("HTTPRoute", ("spec", "rulez"), []),
+        ("HTTPRoute", ("spec", "rules", 0, "matches", 0, "path", "type"), "Prefix"),
+        ("ServiceMonitor", ("spec", "endpoints", 0, "prt"), "http"),
+        ("PrometheusRule", ("spec", "groups", 0, "rules", 0, "expr"), None),
+    ],
+)
+def test_a_mistake_in_a_custom_resource_is_found(rendered, custom_resources, kind, path, value):
+    (document,) = copy.deepcopy(of_kind(rendered["values-full.yaml"], kind))
+    place = document
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+
+    assert 1 == custom_resources([document]).returncode
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"replicaCount": 0},
+        {"replicas": 2},
+        {"service": {"port": 70000}},
+        {"image": {"digest": "latest"}},
+        {"auth": {"keys": ["ci:fit:no-hash"]}},
+    ],
 )
 def test_wrong_values_are_refused_by_the_schema(chart_dir, values):
     chart = Chart.load(str(chart_dir))
@@ -67,8 +106,6 @@ def test_wrong_values_are_refused_by_the_schema(chart_dir, values):
 
 
 def test_every_value_stands_in_the_schema(chart_dir):
-    import json
-
     schema = json.loads((chart_dir / "values.schema.json").read_text())
 
     def names(values, schema):
@@ -78,6 +115,28 @@ def test_every_value_stands_in_the_schema(chart_dir):
                 names(value, schema["properties"][key])
 
     names(yaml.safe_load((chart_dir / "values.yaml").read_text()), schema)
+
+
+def test_every_value_has_a_comment(chart_dir):
+    schema = json.loads((chart_dir / "values.schema.json").read_text())
+    lines = (chart_dir / "values.yaml").read_text().splitlines()
+    above = {}
+    path = []
+    for before, line in zip(["", *lines], lines, strict=False):
+        if match := re.match(r"( *)([A-Za-z]+):", line):
+            path = [*path[: len(match[1]) // 2], match[2]]
+            above[".".join(path)] = before.strip()
+
+    def leaves(schema, path=""):
+        for name, part in schema["properties"].items():
+            if "properties" in part:
+                yield from leaves(part, f"{path}{name}.")
+            else:
+                yield path + name
+
+    uncommented = [name for name in leaves(schema) if name in above and not above[name].startswith("# ")]
+
+    assert [] == uncommented
 
 
 @pytest.mark.parametrize("values", VALUES)

@@ -101,6 +101,17 @@ def test_every_recording_rule_records(repository, prometheus):
     assert [] == [name for name in empty if "errors" not in name]
 
 
+def test_the_adapters_query_counts_what_callers_ask(repository, prometheus):
+    """The metric of the autoscaler, put together as prometheus-adapter does it."""
+    (rule,) = yaml.safe_load((repository / "deploy/prometheus/adapter.yaml").read_text())["rules"]["custom"]
+    query = rule["metricsQuery"].replace("<<.GroupBy>>", "instance").replace("<<.LabelMatchers>>", 'job="tonnage"')
+    query = query.replace("<<.Series>>", rule["seriesQuery"].partition("{")[0])
+
+    (rate,) = values(prometheus, query)
+
+    assert rate > 0
+
+
 def test_no_alert_fires_while_all_is_well(prometheus):
     assert [] == values(prometheus, 'ALERTS{alertstate="firing"}')
 

@@ -30,7 +30,7 @@ def installed(sbom):
     return found
 
 
-@pytest.mark.parametrize("name", ["build", "run", "test", "docs", "checkov", "extras"])
+@pytest.mark.parametrize("name", ["build", "run", "test", "docs", "traces", "checkov", "extras"])
 def test_pins_have_hashes_and_no_address(repository, name):
     text = (repository / "requirements" / f"{name}.txt").read_text()
     pins = re.split(r"(?m)^(?=[a-z0-9])", text)[1:]
@@ -38,6 +38,16 @@ def test_pins_have_hashes_and_no_address(repository, name):
     assert pins
     assert [] == [pin.split()[0] for pin in pins if "==" not in pin or "--hash=sha256:" not in pin]
     assert "://" not in text
+
+
+def test_an_image_with_traces_runs_the_same_otherwise(repository):
+    run, traces = (
+        set(re.findall(r"(?m)^[a-z0-9-]+==\S+", (repository / "requirements" / f"{name}.txt").read_text()))
+        for name in ("run", "traces")
+    )
+
+    assert run < traces
+    assert {"opentelemetry-sdk", "opentelemetry-instrumentation-asgi"} <= {pin.split("==")[0] for pin in traces}
 
 
 def test_everything_that_runs_has_a_licence_that_allows_it(sbom, installed):

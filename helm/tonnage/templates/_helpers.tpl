@@ -16,6 +16,16 @@ app.kubernetes.io/component: service
 
 {{- define "tonnage.labels" -}}
 {{ include "tonnage.selector" . }}
+{{ include "tonnage.release" . }}
+{{- end -}}
+
+{{- define "tonnage.testLabels" -}}
+app.kubernetes.io/name: tonnage
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: test
+{{- end -}}
+
+{{- define "tonnage.release" -}}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
@@ -36,6 +46,20 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{ include "tonnage.fullname" . }}
 {{- else -}}
 default
+{{- end -}}
+{{- end -}}
+
+{{- define "tonnage.keys" -}}
+{{- if .Values.auth.existingSecret -}}
+{{ .Values.auth.existingSecret }}
+{{- else if .Values.auth.keys -}}
+{{ include "tonnage.fullname" . }}-keys
+{{- end -}}
+{{- end -}}
+
+{{- define "tonnage.cache" -}}
+{{- if or .Values.redis.url .Values.redis.existingSecret .Values.redis.bundled.enabled -}}
+used
 {{- end -}}
 {{- end -}}
 
