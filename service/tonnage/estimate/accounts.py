@@ -38,6 +38,19 @@ def account_of(workload: Workload) -> Account:
     )
 
 
+def deciding_of(workload: Workload) -> Account:
+    """The same for comparing many layouts: what decides is enough, and is not kept."""
+    if workload.serving is None or workload.gpu is None:
+        return account_of(workload)
+    from tonnage.estimate.serving import deciding  # noqa: PLC0415  (as in `_account`)
+
+    refuse_experts(workload)
+    account = deciding(workload)
+    if account is None:
+        return account_of(workload)
+    return replace(account, findings=account.findings + workload.findings) if workload.findings else account
+
+
 def key_of(workload: Workload) -> tuple[Any, ...]:
     """Everything an account depends on: facts and the model by identity, what the card says by value."""
     return (

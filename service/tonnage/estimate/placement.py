@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
+from tonnage.estimate.identity_cache import remembered
 from tonnage.spec.card import Placement
 from tonnage.spec.facts import WeightFormat
 from tonnage.spec.model import Attention, Layer, Model, Recurrent
@@ -100,6 +101,7 @@ def refusal(
     )
 
 
+@remembered(1024)
 def layouts(
     *,
     model: Model,

@@ -9,10 +9,11 @@ from tonnage.estimate.identity import digest, versions
 from tonnage.fit import ranking
 from tonnage.fit.alternatives import alternatives, estimate_of
 from tonnage.fit.candidates import candidate, confirmations, excluded_groups
+from tonnage.fit.found import Found
 from tonnage.fit.need import Need
 from tonnage.fit.packages import newest_price
 from tonnage.fit.requirements import CONFIRM, EXCLUDED, MET
-from tonnage.fit.search import Found, Search, variants_of
+from tonnage.fit.search import Search, variants_of
 from tonnage.fit.today import current_report, with_what_is_known
 from tonnage.spec.card import Placement
 from tonnage.spec.fit import Considered, FitAnswer, FitRequest
@@ -35,7 +36,7 @@ def fit(catalog: Catalog, request: FitRequest, *, fetch: Fetch | None = None) ->
     Raises:
         SizingError: A name is unknown, the request contradicts itself, or no law covers it.
     """
-    need = Need(request, newest_price=newest_price(catalog.packages), tool=tool_of(catalog, request))
+    need = Need(request, newest_price=newest_price(catalog), tool=tool_of(catalog, request))
     _ = need.currency
     search = Search(catalog, need, variants=variants_of(catalog, request, fetch))
     judged = search.all()

@@ -1,8 +1,8 @@
 """Orders: packages of the catalogue and of the request, by how many hosts, with the GPU as that package exposes it."""
 
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterator
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from tonnage.catalog import Catalog
@@ -18,7 +18,7 @@ MOST_GPUS = 1024
 """GPUs of the largest order that is searched where the request sets no bound. [unitless]"""
 
 
-class Order(NamedTuple):
+class Order(Struct, frozen=True, gc=False):
     """One package, so many hosts of it."""
 
     package: Package
@@ -47,14 +47,24 @@ def in_scope(catalog: Catalog, need: Need) -> tuple[list[tuple[Package, Gpu]], i
     offer = need.request.offer
     inline = [_inline(catalog, sku, n) for n, sku in enumerate(offer.inline)]
     replaced = {p.id for p in inline}
-    listed = [p for p in catalog.packages if p.id not in replaced] if offer.catalog else []
-    _known(listed, inline, offer)
+    listed = [pair for pair in _listed(catalog) if pair[0].id not in replaced] if offer.catalog else []
+    _known([p for p, _ in listed], inline, offer)
     gpus = _wanted_gpus(catalog, need)
     skus = None if offer.skus is None else set(offer.skus)
-    named = [(p, find_gpu(catalog, p.gpu)[0]) for p in (*listed, *inline) if skus is None or p.id in skus]
-    wanted = [(p, exposed(p, gpu)) for p, gpu in named if gpus is None or gpu.id in gpus]
-    orderable = [(p, gpu) for p, gpu in wanted if not p.offers or any(o.kind not in need.kinds_apart for o in p.offers)]
+    named = [*listed, *((p, find_gpu(catalog, p.gpu)[0]) for p in inline)]
+    wanted = [(p, gpu) for p, gpu in named if (skus is None or p.id in skus) and (gpus is None or gpu.id in gpus)]
+    apart = need.kinds_apart
+    orderable = [(p, gpu) for p, gpu in wanted if not p.offers or not {o.kind for o in p.offers} <= apart]
     return sorted(orderable, key=lambda pair: pair[0].id), len(wanted) - len(orderable)
+
+
+def _listed(catalog: Catalog) -> tuple[tuple[Package, Gpu], ...]:
+    """The catalogue's packages, each with its GPU as it exposes it; looked up once in a catalogue."""
+    kept: tuple[tuple[Package, Gpu], ...] | None = catalog.resolved.get("packages")
+    if kept is None:
+        pairs = tuple((p, exposed(p, find_gpu(catalog, p.gpu)[0])) for p in catalog.packages)
+        kept = catalog.remember("packages", pairs)
+    return kept
 
 
 def orders(package: Package, gpu: Gpu, need: Need) -> Iterator[Order]:
@@ -85,9 +95,13 @@ def _exposed(gpu: Gpu, usable: int | None, share: float | None) -> Gpu:
     return replace(gpu, memory_usable_bytes=part, memory_usable_expected_bytes=None, usable_confidence="estimated")
 
 
-def newest_price(packages: Iterable[Package]) -> str | None:
-    """Newest date of a price."""
-    return max((o.as_of for p in packages for o in p.offers if o.as_of is not None), default=None)
+def newest_price(catalog: Catalog) -> str | None:
+    """Newest date of a price, looked for once in a catalogue."""
+    kept: str | None = catalog.resolved.get("newest price")
+    if kept is None:
+        dates = (o.as_of for p in catalog.packages for o in p.offers if o.as_of is not None)
+        kept = catalog.remember("newest price", max(dates, default=None))
+    return kept
 
 
 def _wanted_gpus(catalog: Catalog, need: Need) -> set[str] | None:
@@ -100,6 +114,8 @@ def _wanted_gpus(catalog: Catalog, need: Need) -> set[str] | None:
 
 
 def _known(listed: list[Package], inline: list[Package], offer: OfferScope) -> None:
+    if offer.skus is None and offer.providers is None:
+        return
     ids = {p.id for p in (*listed, *inline)}
     for n, name in enumerate(offer.skus or []):
         if name not in ids:

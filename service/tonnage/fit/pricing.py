@@ -8,7 +8,8 @@ Source:
 import re
 from collections.abc import Container, Iterable
 from decimal import ROUND_CEILING, Decimal
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from tonnage.spec.facts import Offer, Package
 from tonnage.spec.fit import CandidatePrice
@@ -20,7 +21,7 @@ _DURATION = re.compile(r"(\d{1,6}(?:\.\d{1,3})?) ?([a-z]{1,6})")
 _MONEY = re.compile(r"(\d{1,12}(?:\.\d{1,6})?) ?([A-Z]{3})")
 
 
-class Bill(NamedTuple):
+class Bill(Struct, frozen=True, gc=False):
     """One offer for one order."""
 
     offer: Offer

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
 from functools import lru_cache
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from tonnage.errors import Unsupported
 from tonnage.estimate.backends import capability
@@ -33,7 +34,7 @@ _COMFORT = 0.95
 """Part of an unconfirmed capacity that is still taken as established. [fraction]"""
 
 
-class Judged(NamedTuple):
+class Judged(Struct, frozen=True, gc=False):
     """One requirement, its status as a number (worst is largest), and how to say why."""
 
     name: RequirementName
@@ -48,7 +49,7 @@ class Judged(NamedTuple):
 def memory(technical: Technical, need: Need) -> Judged:
     """Required memory of the worst GPU against what that GPU holds, with the caller's headroom."""
     required, usable = technical.required, technical.gpu.memory_usable_bytes
-    if required is None and technical.bound is not None:
+    if technical.bound is not None:
         bound = technical.bound
         words = "{} of weights alone, of {} usable on each GPU"
         return Judged(
@@ -416,9 +417,12 @@ def of_order(order: Order, bill: Bill | None, need: Need) -> tuple[Judged, ...]:
 
 def of_both(technical: Technical, order: Order, need: Need) -> tuple[Judged, ...]:
     """Requirements of a layout on an order."""
-    found = [interconnect(technical, order, need), host_memory(technical, order, need), disk(technical, order, need)]
-    if need.request.requirements.throughput is not None:
-        found.append(throughput(technical, order, need))
+    found = (
+        interconnect(technical, order, need),
+        host_memory(technical, order, need),
+        disk(technical, order, need),
+        throughput(technical, order, need),
+    )
     return tuple([j for j in found if j is not None])
 
 

@@ -7,8 +7,9 @@ stand before it and is not estimated. The result does not depend on the catalogu
 """
 
 from collections.abc import Iterable
-from decimal import Decimal
 from itertools import islice
+from operator import itemgetter
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -16,17 +17,16 @@ from msgspec.structs import replace
 from tonnage.catalog import Catalog, resolve
 from tonnage.errors import ContradictoryWorkload
 from tonnage.estimate.assemble import account_of
-from tonnage.fit import requirements
+from tonnage.fit.found import Found, Judge, Ordered
 from tonnage.fit.links import fast_domain
 from tonnage.fit.need import Need
 from tonnage.fit.packages import Order, in_scope, orders
-from tonnage.fit.pricing import Bill, cheapest
-from tonnage.fit.requirements import CONFIRM, EXCLUDED, MET, Judged
+from tonnage.fit.requirements import MET
 from tonnage.fit.technical import Technical, Variant, choices, estimated, shardings, why_refused
 from tonnage.kept import Kept
 from tonnage.spec.card import Placement, SizingCard
 from tonnage.spec.facts import Gpu
-from tonnage.spec.fit import Evidence, FitRequest
+from tonnage.spec.fit import FitRequest
 from tonnage.spec.hub import Fetch
 
 ON_THE_HOST = ("n_gpu_layers", "cpu_moe_layers", "cpu_offload_gb")
@@ -44,49 +44,25 @@ MOST_VARIANTS = 24
 _held: Kept[tuple[str, float, bytes], Estimates] = Kept(MOST_VARIANTS)
 
 
-Parts = tuple[tuple[Judged, ...], ...]
+class Layouts(NamedTuple):
+    """Layouts of an order, best first, each with the GPUs that share one copy of the weights."""
 
+    cuts: tuple[tuple[Placement, int], ...]
+    widest: Placement
+    most: int
+    """GPUs of the widest cut. [unitless]"""
 
-class Found:
-    """One order under its best layout of one variant, judged."""
-
-    __slots__ = ("_parts", "bill", "order", "status", "technical")
-
-    def __init__(self, order: Order, technical: Technical, bill: Bill | None, status: int, parts: Parts) -> None:
+    @classmethod
+    def of(cls, placements: Iterable[Placement]) -> "Layouts":
         """
-        A judged order.
+        Layouts with their cuts.
 
         Args:
-            order: Package and hosts.
-            technical: Layout.
-            bill: Price, or None.
-            status: Worst of all requirements.
-            parts: What was judged of the layout, of both, and of the order.
+            placements: Best first.
         """
-        self.order = order
-        self.technical = technical
-        self.bill = bill
-        self.status = status
-        self._parts = parts
-
-    @property
-    def judged(self) -> tuple[Judged, ...]:
-        """Every requirement, those of the layout first."""
-        return tuple(j for part in self._parts for j in part)
-
-    @property
-    def excluded_by(self) -> Judged | None:
-        """First requirement that excludes it."""
-        for part in self._parts:
-            for judged in part:
-                if judged.status == EXCLUDED:
-                    return judged
-        return None
-
-    @property
-    def missing(self) -> tuple[Judged, ...]:
-        """Requirements that need confirmation."""
-        return tuple(j for j in self.judged if j.status == CONFIRM)
+        cuts = tuple((p, p.tensor_parallel_size * p.pipeline_parallel_size) for p in placements)
+        widest, most = max(cuts, key=itemgetter(1), default=(Placement(), 1))
+        return cls(cuts, widest, most)
 
 
 class Search:
@@ -106,15 +82,11 @@ class Search:
         self.variants = variants
         self._estimates = [held_estimates(catalog.version, v, need.spare) for v in variants]
         self._touched: set[tuple[int, EstimateKey]] = set()
-        self._layouts: dict[tuple[int, int, int], tuple[Placement, ...]] = {}
+        self._layouts: dict[tuple[int, int, int], Layouts] = {}
         self._least = [least_weights(v) for v in variants]
-        self._best: dict[tuple[str, int, int, int, int], Technical] = {}
-        self._technical_judged: dict[int, tuple[tuple[Judged, ...], int]] = {}
-        self._given: list[Technical] = []
-        """Kept alive: what is judged is remembered by identity."""
-        self._gpu_judged: dict[tuple[str, str], tuple[Judged, ...]] = {}
+        self._best: dict[tuple[Gpu, int, int, int], Technical] = {}
+        self._judge = Judge(need)
         self.packages, self.apart = in_scope(catalog, need)
-        self.evidence = _by_requirement(need.request.evidence)
 
     @property
     def estimates(self) -> int:
@@ -124,79 +96,56 @@ class Search:
     def all(self) -> list[Found]:
         """Every order under every variant, in order of package id, hosts and variant."""
         found: list[Found] = []
-        numbers = range(len(self.variants))
         for package, gpu in self.packages:
-            settled = [False] * len(self.variants)
+            unsettled = list(range(len(self.variants)))
             for order in orders(package, gpu, self.need):
-                bill, ordered, status = self._ordered(order)
-                domain = fast_domain(package, gpu, order.hosts)
-                for number in numbers:
-                    if settled[number]:
-                        continue
-                    technical = self.best(order, domain, number)
-                    settled[number] = technical.fits and technical.layout_status == MET
-                    found.append(self._judged(order, technical, bill, ordered, status))
+                if not unsettled:
+                    break
+                ordered, domain = Ordered(order, self.need), fast_domain(package, gpu, order.hosts)
+                best = [self.best(order, domain, number) for number in unsettled]
+                found += [self._judge.found(ordered, technical) for technical in best]
+                unsettled = [n for n, t in zip(unsettled, best, strict=True) if not (t.fits and t.layout_status == MET)]
         return found
 
     def judge(self, order: Order, technical: Technical) -> Found:
         """A given layout on an order."""
-        self._given.append(technical)
-        return self._judged(order, technical, *self._ordered(order))
-
-    def _ordered(self, order: Order) -> tuple[Bill | None, tuple[Judged, ...], int]:
-        bill = self._bill(order)
-        judged = requirements.of_order(order, bill, self.need)
-        return bill, judged, max(j.status for j in judged)
-
-    def _judged(
-        self, order: Order, technical: Technical, bill: Bill | None, ordered: tuple[Judged, ...], status: int
-    ) -> Found:
-        of_layout, layout_status = self._of_technical(technical)
-        both = requirements.of_both(technical, order, self.need)
-        parts: Parts = (of_layout, both, ordered)
-        if self.evidence:
-            parts = tuple(tuple(self._with_evidence(j, order, technical) for j in part) for part in parts)
-            worst = max(j.status for part in parts for j in part)
-        else:
-            worst = max(status, layout_status, *(j.status for j in both))
-        return Found(order, technical, bill, worst, parts)
+        return self._judge.found(Ordered(order, self.need), technical)
 
     def best(self, order: Order, domain: int, number: int) -> Technical:
         """Best layout of an order, shared by orders with the same GPUs and links."""
-        key = (order.gpu.id, order.gpu.memory_usable_bytes, order.gpus, domain, number)
+        key = (order.gpu, order.gpus, domain, number)
         held = self._best.get(key)
         if held is None:
             held = self._best[key] = self._search_layouts(order.gpu, order.gpus, domain, number)
         return held
 
     def _search_layouts(self, gpu: Gpu, gpus: int, domain: int, number: int) -> Technical:
+        variant, layouts, least = self.variants[number], self._choices(gpus, domain, number), self._least[number]
+        if not layouts.cuts:
+            refused = Technical(variant, gpu, gpus, Placement(tensor_parallel_size=gpus))
+            return refused.refuse(why_refused(variant, gpus, self.need))
+        usable = gpu.memory_usable_bytes
+        if least > usable * layouts.most:
+            return Technical(variant, gpu, gpus, layouts.widest).too_large(-(-least // layouts.most))
         best: Technical | None = None
-        layouts, least = self._choices(gpus, domain, number), self._least[number]
-        for placement in layouts:
-            if least > gpu.memory_usable_bytes * _cut(placement):
+        for placement, cut in layouts.cuts:
+            if least > usable * cut:
                 continue
-            for sharding in shardings(self.variants[number], placement):
+            for sharding in shardings(variant, placement):
                 one = self.technical(gpu, gpus, placement, sharding, number)
                 if best is None or one.preference < best.preference:
                     best = one
                 if one.fits and one.layout_status == MET:
                     return best
-        if best is not None:
-            return best
-        variant = self.variants[number]
-        if layouts:
-            widest = max(layouts, key=_cut)
-            return Technical(variant, gpu, gpus, widest).too_large(-(-least // _cut(widest)))
-        refused = Technical(variant, gpu, gpus, Placement(tensor_parallel_size=gpus))
-        return refused.refuse(why_refused(variant, gpus, self.need))
+        assert best is not None  # noqa: S101  (the widest holds the weights)
+        return best
 
-    def _choices(self, gpus: int, domain: int, number: int) -> tuple[Placement, ...]:
+    def _choices(self, gpus: int, domain: int, number: int) -> Layouts:
         key = (gpus, domain, number)
         held = self._layouts.get(key)
         if held is None:
-            held = self._layouts[key] = tuple(
-                islice(choices(self.variants[number], gpus, domain, self.need), MOST_LAYOUTS)
-            )
+            found = islice(choices(self.variants[number], gpus, domain, self.need), MOST_LAYOUTS)
+            held = self._layouts[key] = Layouts.of(found)
         return held
 
     def technical(self, gpu: Gpu, gpus: int, placement: Placement, sharding: str | None, number: int) -> Technical:
@@ -212,30 +161,6 @@ class Search:
                 self.variants[number], gpu, gpus, placement, sharding=sharding, spare=self.need.spare
             )
         return held.on(gpus)
-
-    def _bill(self, order: Order) -> Bill | None:
-        need = self.need
-        return cheapest(
-            order.package.offers, hosts=order.hosts, hours=need.hours, currency=need.currency, apart=need.kinds_apart
-        )
-
-    def _of_technical(self, technical: Technical) -> tuple[tuple[Judged, ...], int]:
-        held = self._technical_judged.get(id(technical))
-        if held is None:
-            weight_format = technical.variant.weight_format
-            key = (technical.gpu.id, weight_format.id)
-            of_gpu = self._gpu_judged.get(key)
-            if of_gpu is None:
-                of_gpu = self._gpu_judged[key] = requirements.of_gpu(technical.gpu, weight_format, self.need)
-            judged = (*requirements.of_layout(technical, self.need), *of_gpu)
-            held = self._technical_judged[id(technical)] = (judged, max(j.status for j in judged))
-        return held
-
-    def _with_evidence(self, judged: Judged, order: Order, technical: Technical) -> Judged:
-        for one in self.evidence.get(judged.name, ()):
-            if _speaks_of(one, order, technical):
-                judged = _weighed(judged, one)
-        return judged
 
 
 def held_estimates(catalog_version: str, variant: Variant, spare: float) -> Estimates:
@@ -270,11 +195,6 @@ def least_weights(variant: Variant) -> int:
     plain = replace(workload, serving=None, gpu=None, placement=Placement())
     whole = account_of(plain).loads[0].phases[0].items[0].bytes.expected
     return whole * 9 // 10
-
-
-def _cut(placement: Placement) -> int:
-    """GPUs that share one copy of the weights. [unitless]"""
-    return placement.tensor_parallel_size * placement.pipeline_parallel_size
 
 
 def variants_of(catalog: Catalog, request: FitRequest, fetch: Fetch | None = None) -> tuple[Variant, ...]:
@@ -317,34 +237,3 @@ def _variant(
             catalog.kv_formats.get(kv_dtype, "/offer/allow/kv_cache_dtypes")
         card = replace(card, serving=replace(card.serving, kv_cache_dtype=kv_dtype))
     return Variant(resolve(catalog, card, fetch=fetch), kv_dtype)
-
-
-def _by_requirement(evidence: Iterable[Evidence]) -> dict[str, tuple[Evidence, ...]]:
-    found: dict[str, tuple[Evidence, ...]] = {}
-    for one in evidence:
-        found[one.requirement] = (*found.get(one.requirement, ()), one)
-    return found
-
-
-def _speaks_of(one: Evidence, order: Order, technical: Technical) -> bool:
-    return (
-        (one.sku is None or one.sku == order.package.id)
-        and (one.gpu is None or one.gpu == order.gpu.id)
-        and (one.weights_format is None or one.weights_format == technical.variant.weight_format.id)
-    )
-
-
-def _weighed(judged: Judged, one: Evidence) -> Judged:
-    """The caller's record decides what facts leave open; against established facts it opens the question again."""
-    source = f"{one.source}{f', {one.date}' if one.date else ''}"
-    if one.status == "excluded":
-        return Judged(judged.name, EXCLUDED, lambda: "excluded by the caller's record", source)
-    if judged.status == EXCLUDED:
-        say = judged.say
-        return Judged(judged.name, CONFIRM, lambda: f"the caller's record says met, the facts say: {say()}", source)
-    return Judged(judged.name, MET, lambda: "met by the caller's record", source)
-
-
-def total_of(found: Found) -> Decimal | None:
-    """Total price of an order, None without one."""
-    return None if found.bill is None else found.bill.total

@@ -6,7 +6,8 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from tonnage.errors import ContradictoryWorkload, Unsupported
-from tonnage.estimate.assemble import Judgement, account_of, assemble, compare, judge, screen, verdict
+from tonnage.estimate.accounts import account_of, deciding_of
+from tonnage.estimate.assemble import Judgement, assemble, compare, judge, screen, verdict
 from tonnage.estimate.placement import layouts, refusal
 from tonnage.evidence.reconcile import reconciled
 from tonnage.fit.need import Need
@@ -49,7 +50,7 @@ class Technical:
     """What memory physics says of a variant under a layout on a GPU."""
 
     __slots__ = (
-        "_judgement", "account", "bound", "disk", "findings", "fits", "gpu", "gpus", "host", "layout_status", "measured",
+        "_account", "_judgement", "bound", "disk", "findings", "fits", "gpu", "gpus", "host", "layout_status", "measured",
         "placement", "preference", "refusal", "required", "sharding", "used", "variant", "verdict", "workload",
     )  # fmt: skip
 
@@ -62,7 +63,7 @@ class Technical:
         self.used = placement.gpus
         """GPUs of the order that work. [unitless]"""
         self.workload: Workload | None = None
-        self.account: Account | None = None
+        self._account: Account | None = None
         self._judgement: Judgement | None = None
         self.required: Amount | None = None
         self.bound: int | None = None
@@ -98,7 +99,7 @@ class Technical:
         if self.bound is not None and self.required is None:
             whole = estimated(self.variant, self.gpu, self.gpus, self.placement, spare=spare)
             if whole.required is not None:
-                self.workload, self.account, self.findings = whole.workload, whole.account, whole.findings
+                self.workload, self.findings = whole.workload, whole.findings
                 self.required, self.host, self.disk = whole.required, whole.host, whole.disk
 
     def ranked(self) -> "Technical":
@@ -115,6 +116,18 @@ class Technical:
             setattr(other, name, getattr(self, name))
         other.gpus = gpus
         return other.ranked()
+
+    @property
+    def excluded(self) -> bool:
+        """Memory or the layout's rules exclude it."""
+        return self.preference[0] == 2
+
+    @property
+    def account(self) -> Account | None:
+        """The whole account, worked out where it is shown; None of a layout that does not run."""
+        if self._account is None and self.workload is not None and self.required is not None:
+            self._account = account_of(self.workload)
+        return self._account
 
     @property
     def judgement(self) -> Judgement | None:
@@ -167,12 +180,12 @@ def estimated(
         technical.sharding = sharding
     technical.workload = workload
     try:
-        account = account_of(workload)
+        account = deciding_of(workload)
     except (ContradictoryWorkload, Unsupported) as error:
         return technical.refuse(error.detail)
     screened = screen(workload, account)
     usable = gpu.memory_usable_bytes
-    technical.account, technical.findings, technical.required = account, account.findings, screened.required
+    technical.findings, technical.required = account.findings, screened.required
     worst = VERDICT_ORDER[verdict(screened, usable, ())]
     if spare:
         worst = max(worst, VERDICT_ORDER[compare(screened.required, usable - int(usable * spare))])
@@ -181,7 +194,7 @@ def estimated(
     if account.host is not None:
         technical.host, technical.disk = account.host.memory, account.host.disk_bytes
     if workload.measurements:
-        _measure(technical, workload, account)
+        _measure(technical, workload, account_of(workload))
     return technical.ranked()
 
 

@@ -12,9 +12,10 @@ from tonnage.estimate.remedies import Scene
 from tonnage.evidence import with_evidence
 from tonnage.fit.alternatives import card_of, estimate_of
 from tonnage.fit.candidates import candidate
+from tonnage.fit.found import Found
 from tonnage.fit.links import fast_domain
 from tonnage.fit.packages import Order
-from tonnage.fit.search import Found, Search
+from tonnage.fit.search import Search
 from tonnage.fit.technical import estimated
 from tonnage.spec.card import Placement, SizingCard
 from tonnage.spec.facts import Gpu, Package

@@ -11,7 +11,7 @@ from tonnage.spec import card
 from tonnage.spec.report import Account, GpuLoad
 from tonnage.spec.workload import Workload
 
-__all__ = ["account"]
+__all__ = ["account", "deciding"]
 
 _ACCOUNTS: dict[type[card.ServingCommon], Callable[[Workload], Account]] = {
     card.Vllm: vllm.account,
@@ -23,6 +23,24 @@ _ACCOUNTS: dict[type[card.ServingCommon], Callable[[Workload], Account]] = {
     card.Tgi: tgi.account,
     card.Mlx: mlx.account,
 }
+
+
+_DECIDING: dict[type[card.ServingCommon], Callable[[Workload], Account]] = {card.Vllm: vllm.deciding}
+"""Engines whose account tells what decides from what is only shown."""
+
+
+def deciding(workload: Workload) -> Account | None:
+    """
+    What of an account decides whether the card fits: loads that differ, claim, host and findings.
+
+    Args:
+        workload: Resolved card with a serving part and a GPU.
+
+    Returns:
+        Part of `account`; None where only the whole is known.
+    """
+    part = _DECIDING.get(type(workload.serving))  # type: ignore[arg-type]
+    return None if part is None or not workload.model.known else part(workload)
 
 
 def account(workload: Workload) -> Account:

@@ -1,22 +1,18 @@
 """vLLM's own refusals before and after capacity: budget, slots, settings that contradict each other, thin evidence."""
 
-from typing import TYPE_CHECKING
-
 from msgspec import Struct
 
 from tonnage.estimate.serving.demand import Demand
 from tonnage.estimate.serving.profiled_items import largest_item
 from tonnage.estimate.serving.vllm_cache import Layout
 from tonnage.estimate.serving.vllm_compressed_cache import is_compressed
+from tonnage.estimate.serving.vllm_ranks import RankAccount
 from tonnage.estimate.serving.vllm_settings import Settings, has_v0
 from tonnage.estimate.serving.vllm_support import refusals
 from tonnage.laws import budget
 from tonnage.spec.report import Amount, Finding, Verdict
 from tonnage.spec.workload import Workload
 from tonnage.units import format_size
-
-if TYPE_CHECKING:
-    from tonnage.estimate.serving.vllm import RankAccount
 
 INVALIDATED_BY = (
     "another process on the same GPU: vLLM counts it against its own fraction",
@@ -35,7 +31,7 @@ class Facts(Struct, frozen=True, kw_only=True):
 
     workload: Workload
     settings: Settings
-    ranks: "tuple[RankAccount, ...]"
+    ranks: tuple[RankAccount, ...]
     layout: Layout
     demand: Demand
     total: Amount | None
@@ -160,7 +156,7 @@ def _budget(facts: Facts) -> list[Finding]:
     return found
 
 
-def _no_pool(facts: Facts, rank: "RankAccount", status: Verdict = "excluded") -> Finding:
+def _no_pool(facts: Facts, rank: RankAccount, status: Verdict = "excluded") -> Finding:
     used = rank.weights.expected + rank.buffers + rank.lora + rank.draft + rank.peak.total
     return Finding(
         status=status,

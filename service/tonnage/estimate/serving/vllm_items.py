@@ -1,8 +1,7 @@
 """vLLM's account as items by phase: what is alive in each, by which law, seen by which counter."""
 
-from typing import TYPE_CHECKING
-
 from tonnage.estimate.serving.terms import Term
+from tonnage.estimate.serving.vllm_ranks import RankAccount
 from tonnage.estimate.serving.vllm_runtime import uncounted_runner_buffers
 from tonnage.estimate.serving.vllm_settings import Settings, traits
 from tonnage.estimate.weights import disk_bytes
@@ -11,9 +10,6 @@ from tonnage.laws import allocator, serving_buffers
 from tonnage.spec.report import Amount, Host, MemoryItem, PhaseItems, exactly, within
 from tonnage.spec.workload import Workload
 from tonnage.units import GiB
-
-if TYPE_CHECKING:
-    from tonnage.estimate.serving.vllm import RankAccount
 
 _LOGS = "start-up logs in tests/measured/serving_vllm.json; catalog/data/engines/vllm.toml"
 _SAMPLER_SOURCE = "vllm/v1/sample/ops/topk_topp_sampler.py"
@@ -97,7 +93,7 @@ _HOST_PER_WORKER = 3 * GiB
 """Python, torch and the engine's processes; usual, not measured here. [bytes]"""
 
 
-def phases(rank: "RankAccount", chosen: Settings, workload: Workload, claimed: int) -> tuple[PhaseItems, ...]:
+def phases(rank: RankAccount, chosen: Settings, workload: Workload, claimed: int) -> tuple[PhaseItems, ...]:
     """
     Phases of one GPU.
 
@@ -129,7 +125,7 @@ def phases(rank: "RankAccount", chosen: Settings, workload: Workload, claimed: i
     return tuple(found)
 
 
-def _process(rank: "RankAccount") -> tuple[MemoryItem, ...]:
+def _process(rank: RankAccount) -> tuple[MemoryItem, ...]:
     beside = rank.outside
     items = []
     if beside.context.high:
@@ -141,7 +137,7 @@ def _process(rank: "RankAccount") -> tuple[MemoryItem, ...]:
     return tuple(items)
 
 
-def _loaded(rank: "RankAccount", workload: Workload) -> tuple[MemoryItem, ...]:
+def _loaded(rank: RankAccount, workload: Workload) -> tuple[MemoryItem, ...]:
     term = _WEIGHTS if workload.weight_bytes is None else _KNOWN_WEIGHTS
     items = [term.item(rank.weights, workload.weight_format.id)]
     if rank.buffers:
@@ -156,7 +152,7 @@ def _loaded(rank: "RankAccount", workload: Workload) -> tuple[MemoryItem, ...]:
     return tuple(items)
 
 
-def _growth(rank: "RankAccount", workload: Workload, chosen: Settings) -> tuple[MemoryItem, ...]:
+def _growth(rank: RankAccount, workload: Workload, chosen: Settings) -> tuple[MemoryItem, ...]:
     beside = rank.outside
     items = [_FRAMEWORK.item(beside.framework, "modules and local memory loaded while profiling")]
     if beside.communication.high:
@@ -180,7 +176,7 @@ def _attention_workspace(workload: Workload, chosen: Settings) -> tuple[MemoryIt
     return (_ATTENTION.item(Amount(0, size, size), f"of {len(chosen.captures)} captured batches; no budget counts it"),)
 
 
-def _profiled(rank: "RankAccount", chosen: Settings) -> tuple[MemoryItem, tuple[MemoryItem, ...]]:
+def _profiled(rank: RankAccount, chosen: Settings) -> tuple[MemoryItem, tuple[MemoryItem, ...]]:
     """Workspace that stays, and the rest of the activation peak; the band goes to the largest of them."""
     peak = rank.peak
     forward = _EAGER if chosen.legacy else _FORWARD
@@ -201,20 +197,20 @@ def _profiled(rank: "RankAccount", chosen: Settings) -> tuple[MemoryItem, tuple[
     return items[-1], tuple(items[:-1])
 
 
-def _trial_graphs(rank: "RankAccount", chosen: Settings) -> tuple[MemoryItem, ...]:
+def _trial_graphs(rank: RankAccount, chosen: Settings) -> tuple[MemoryItem, ...]:
     """Graphs captured to estimate their size, which releases that charge by free memory print as activation."""
     if not (chosen.release.consumed_accounting and rank.graphs.estimate.expected):
         return ()
     return (_TRIAL_GRAPHS.item(rank.graphs.estimate, "captured once for an estimate, printed as peak activation"),)
 
 
-def _decoded(rank: "RankAccount", chosen: Settings) -> tuple[MemoryItem, ...]:
+def _decoded(rank: RankAccount, chosen: Settings) -> tuple[MemoryItem, ...]:
     """What one decode step of every request adds; layers run inside the graphs' own pool."""
     parts = ((_LOGITS, rank.peak.decode_logits), (_SAMPLERS[sampler_law(chosen)], rank.peak.decode_sampler))
     return tuple(term.item(exactly(size), f"{chosen.rows} requests at once") for term, size in parts if size)
 
 
-def _banded(rank: "RankAccount", size: int) -> Amount:
+def _banded(rank: RankAccount, size: int) -> Amount:
     peak = rank.peak
     return Amount(size - min(size, int(peak.below * peak.total)), size, size + int(peak.above * peak.total))
 
@@ -232,14 +228,14 @@ def _pool(claimed: int, chosen: Settings) -> MemoryItem:
     return _POOL.item(exactly(claimed), detail)
 
 
-def _graphs(rank: "RankAccount", chosen: Settings) -> MemoryItem:
+def _graphs(rank: RankAccount, chosen: Settings) -> MemoryItem:
     inside = rank.graphs.estimate.high > 0
     where = "the engine sets an estimate aside inside its budget" if inside else "outside the budget"
     detail = f"{len(chosen.captures)} sizes up to {chosen.captures[-1]}; {where}"
     return (_GRAPHS_INSIDE if inside else _GRAPHS_OUTSIDE).item(rank.graphs.size, detail)
 
 
-def _slack(rank: "RankAccount", chosen: Settings) -> tuple[MemoryItem, ...]:
+def _slack(rank: RankAccount, chosen: Settings) -> tuple[MemoryItem, ...]:
     """V1 runs the sampler once more after capture, in what the allocator kept in pieces."""
     if chosen.legacy or chosen.runner_v2 or not rank.peak.sampler:
         return ()
@@ -247,14 +243,14 @@ def _slack(rank: "RankAccount", chosen: Settings) -> tuple[MemoryItem, ...]:
     return (_SLACK.item(Amount(0, 0, most), "pieces that the sampler's warm-up cannot use"),)
 
 
-def _later(rank: "RankAccount") -> tuple[MemoryItem, ...]:
+def _later(rank: RankAccount) -> tuple[MemoryItem, ...]:
     size = rank.peak.sampler_later
     if not size:
         return ()
     return (_LATER.item(Amount(0, size, size), "top-k, top-p or penalties of every request at once: not profiled"),)
 
 
-def _kept_by_warmup(rank: "RankAccount", chosen: Settings) -> tuple[MemoryItem, ...]:
+def _kept_by_warmup(rank: RankAccount, chosen: Settings) -> tuple[MemoryItem, ...]:
     """V1 warms its sampler up once the pool exists; the allocator keeps those blocks."""
     size = rank.peak.logits + rank.peak.sampler
     if chosen.legacy or chosen.runner_v2 or not size:
