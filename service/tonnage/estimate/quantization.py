@@ -144,7 +144,7 @@ class _Rule:
             return False
         if tensor.component == "embedding":
             return self.format.quantizes_embedding and tensor.in_features > 1
-        if not tensor.linear or tensor.component in self.plain_components:
+        if not tensor.linear or tensor.component in self.plain_components or tensor.role in _PLAIN_ROLES:
             return False
         smaller_than_a_tile = self.format.block_shape is not None and tensor.out_features < self.format.block_shape[0]
         return not smaller_than_a_tile and (not self.experts_only or tensor.component == "routed_experts")
@@ -157,6 +157,8 @@ class _Rule:
         return next((found for targets, found in self.groups if _targeted(targets, paths)), self.plain)
 
 
+_PLAIN_ROLES = frozenset({"compressor"})
+"""Compressors of latents are made without a quantization (sglang@0.5.12 dsv4/compressor.py, vllm@0.33.0 models/deepseek_v4)."""
 _LISTS_TOWERS = frozenset({"compressed-tensors", "fp8", "torchao", "quanto", "hqq"})
 """Families whose checkpoints quantize every linear that they do not list, towers too."""
 

@@ -80,6 +80,11 @@ class Gpu(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     as_of: Date | None = None
     notes: str | None = None
 
+    @property
+    def is_desktop(self) -> bool:
+        """Sold for desktops, whose screens and programs share its memory."""
+        return "GeForce" in self.name or "Radeon RX" in self.name
+
 
 class Offer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One price of a package."""

@@ -165,3 +165,96 @@ GPT_OSS = {
     "num_local_experts": 32, "num_experts_per_tok": 4, "sliding_window": 128, "tie_word_embeddings": False,
     "torch_dtype": "bfloat16",
 }  # fmt: skip
+
+
+@pytest.mark.parametrize(("version", "expected"), [("0.5.2", 0.874), ("0.5.3", 0.835)])
+def test_parts_make_the_reserve_from_0_5_3_on_and_the_board_before(version, expected):
+    """81,559 MiB: 9.5 GiB + 0.5 GiB a rank before; 512 + 1.5 x 8192 + 2 x 256 + 128 MiB after."""
+    assert expected == pytest.approx(fraction(answer({"engine_version": version})), abs=0.001)
+
+
+@pytest.mark.parametrize(("method", "gibibytes"), [("eagle", 2), ("standalone", 6)])
+def test_a_draft_takes_from_the_fraction_before_0_5_3_too(method, gibibytes):
+    with_draft = {"engine_version": "0.5.2", "speculative": {"method": method, "num_speculative_tokens": 3}}
+    fractions = [fraction(answer(serving)) for serving in ({"engine_version": "0.5.2"}, with_draft)]
+
+    assert gibibytes * 1024 / 81559 == pytest.approx(fractions[0] - fractions[1], abs=0.001)
+
+
+def test_a_tower_whose_config_says_depth_counts_as_24_layers():
+    """Qwen2.5-VL has 32 layers of 1280: 0.95 x (1 - 0.1 x (24 x 1280^2 / (24 x 1024^2) - 1))."""
+    plain = fraction(answer(config="Qwen/Qwen2.5-7B-Instruct"))
+    found = fraction(answer(config="Qwen/Qwen2.5-VL-7B-Instruct"))
+
+    assert 0.95 * 0.94375 == pytest.approx(found / plain, abs=1e-6)
+
+
+@pytest.mark.parametrize(("version", "gpu", "ratio"), [
+    ("0.5.5", "h100-sxm", 1.0), ("0.5.8", "h100-sxm", 1 / 0.9), ("0.5.8", "b200-sxm", 1.0), ("0.5.12", "b200-sxm", 1 / 0.9),
+])  # fmt: skip
+def test_windows_of_gpt_oss_get_a_pool_of_their_own_from_0_5_8_on_and_on_blackwell_later(version, gpu, ratio):
+    found = answer({"engine_version": version}, {"gpu": gpu}, "openai/gpt-oss-20b")
+    whole = 24 * 8 * 2 * 64 * 2
+
+    assert ratio == pytest.approx(whole / found.kv_cache.bytes_per_token, rel=1e-4)
+
+
+def test_a_draft_s_cache_is_part_of_a_token_from_0_5_14_on():
+    serving = {"speculative": {"method": "eagle", "num_speculative_tokens": 3}, "gpu_memory_utilization": 0.8}
+    before, after = (answer({"engine_version": version, **serving}) for version in ("0.5.12", "0.5.14"))
+
+    assert before.kv_cache.bytes_per_token * 29 // 28 == after.kv_cache.bytes_per_token
+    outside = [sum(i.component == "kv_cache" for i in found.loads[0].phases[-1].items) for found in (before, after)]
+    assert [2, 1] == outside
+
+
+def test_drafts_let_48_requests_run_where_no_limit_is_stated():
+    found = answer({"speculative": {"method": "eagle", "num_speculative_tokens": 3}, "concurrency": 49})
+
+    assert any("48 may run" in finding.reason for finding in found.findings)
+
+
+def test_recurrent_states_were_512_before_they_became_a_share_of_the_pool():
+    card = (
+        {"gpu_memory_utilization": 0.85},
+        {"gpu": "h200-sxm", "tensor_parallel_size": 4},
+        "Qwen/Qwen3-Next-80B-A3B-Instruct",
+    )
+    before, after = (answer({"engine_version": v, **card[0]}, *card[1:]).kv_cache for v in ("0.5.2", "0.5.4"))
+    slots = int(after.detail.split()[0])
+
+    assert before.detail.startswith("512 recurrent states")
+    assert 0.9 == pytest.approx(
+        slots * after.state_bytes_per_sequence / (after.capacity_tokens.expected * after.bytes_per_token), rel=1e-3
+    )
+
+
+@pytest.mark.parametrize(
+    ("gpu", "length", "ratio"), [("mi300x", 32768, 0.85), ("mi300x", 8192, 1.0), ("r9700", 32768, 1.0)]
+)
+def test_amd_s_own_attention_kernels_cut_the_fraction_for_long_contexts(gpu, length, ratio):
+    gpu = "radeon-ai-pro-r9700" if gpu == "r9700" else gpu
+    found = answer({"gpu_memory_utilization": 0.8, "max_model_len": length}, {"gpu": gpu})
+    load = {i.component: i.bytes.expected for i in found.loads[0].phases[0].items}
+    free = load["weights"] + load["buffers"] + found.kv_cache.pool.expected
+
+    assert found.claimed_bytes == pytest.approx(free, rel=1e-6)
+    assert ratio == pytest.approx(found.claimed_bytes / (0.8 * (TOTALS[gpu] - load["device_context"])), rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("model", "version", "captured"),
+    [
+        ("Qwen/Qwen3-8B", "0.5.9", False), ("Qwen/Qwen3-8B", "0.5.10", True), ("Qwen/Qwen3-VL-8B-Instruct", "0.5.20", False),
+        ("Qwen/Qwen3.5-35B-A3B", "0.5.15", False), ("Qwen/Qwen3.5-35B-A3B", "0.5.17", True),
+        ("deepseek-ai/DeepSeek-V3", "0.5.15", False), ("deepseek-ai/DeepSeek-V3", "0.5.20", True),
+    ],
+)  # fmt: skip
+def test_prefill_is_captured_where_release_and_model_allow_it(model, version, captured):
+    found = answer({"engine_version": version}, {"gpu": "b200-sxm", "tensor_parallel_size": 8}, model)
+    (graphs,) = [i for i in found.loads[0].phases[-1].items if i.component == "cuda_graphs"]
+
+    assert captured == (" 0 prefill sizes" not in graphs.detail)
+
+
+TOTALS = {"mi300x": 191.98 * 2**30, "radeon-ai-pro-r9700": 31.86 * 2**30}

@@ -7,6 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tonnage.estimate.caches import decoder_groups
+from tonnage.estimate.fused_projections import with_whole_projections
 from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.resident import resident_tensors
 from tonnage.estimate.serving import sglang_cache, sglang_findings, sglang_items
@@ -15,8 +16,9 @@ from tonnage.estimate.serving.drafts import Draft, draft
 from tonnage.estimate.serving.plans import Plans
 from tonnage.estimate.serving.rank_shape import RankShape, rank_shape
 from tonnage.estimate.serving.sglang_cache import Pools
-from tonnage.estimate.serving.sglang_settings import Settings, settings
+from tonnage.estimate.serving.sglang_settings import MANY_RANKS, SHORT_CONTEXT, Settings, settings
 from tonnage.estimate.serving.vllm import total_memory
+from tonnage.estimate.serving.vllm_settings import traits
 from tonnage.estimate.serving.vllm_weights import rotary_positions
 from tonnage.estimate.weights import StageWeights, WeightRules, disk_bytes, stage_weights
 from tonnage.laws import allocator, device_context, runtime, serving_activations, serving_buffers
@@ -44,6 +46,8 @@ RULES = WeightRules(
     stacks_experts=True,
 )
 _WHOLE_EMBEDDING = replace(RULES, replicated_names=("embed_tokens",))
+_WHOLE_SHARED = replace(RULES, replicated_names=("embed_tokens", "shared_experts"))
+"""With DP attention or DeepEP, which a card does not state: embedding and shared experts stand on every rank."""
 _CLONED_EXPERTS = replace(RULES, replicated=frozenset({"shared_experts"}))
 _INVALIDATED_BY = (
     "another process on the same GPU: the fraction is of what is free",
@@ -55,6 +59,12 @@ _ROTARY_ELEMENT = 4
 """CUDA keeps the rotary table in fp32, "for numerical stability". [bytes]"""
 _SYSTEM = 9 * GiB
 """What the system and the engine's own processes hold of unified memory: 8.8 to 11.7 GiB in three logs of GB10. [bytes]"""
+_COMPILED_ON_HOST = 2 * GiB
+"""What loading and capturing take of unified memory on the host's side: up to 1.9 GiB in a log of GB10. [bytes]"""
+_DESKTOP = 600 * MiB
+"""Screens and programs: 22.4 of 23.5 GiB are free on a GeForce under Windows. [bytes]"""
+_LEAST_ROCM = 0.3
+"""Radeon boards open with less: 31.49 GiB of two R9700 are free, ranks joined. [fraction]"""
 _NCCL_SWITCHED = 1_600 * MiB
 _NCCL_PCIE = 250 * MiB
 """Communicators before the weights: B200 with four ranks 3.0 GiB in all, L4 with four about 0.45. [bytes]"""
@@ -151,7 +161,7 @@ def _loads(plan: Plan, wanted: Demand) -> Iterator[GpuLoad]:
 
 def _plan(workload: Workload) -> Plan:
     stated = workload.serving.max_model_len if workload.serving is not None else None
-    frame = _FRAMES.of(workload, stated is None)
+    frame = _FRAMES.of(workload, stated is None, stated is not None and stated <= SHORT_CONTEXT)
     chosen, ranks = frame.at(stated or frame.chosen.context)
     claims = frame.total is not None
     tightest = min((rank.pools for rank in ranks), key=lambda pools: pools.tokens.expected)
@@ -167,7 +177,7 @@ def _plan(workload: Workload) -> Plan:
     )
 
 
-def _frame(workload: Workload, _own_length: bool) -> Frame:
+def _frame(workload: Workload, _own_length: bool, _short: bool) -> Frame:
     chosen, total = settings(workload), total_memory(workload.gpu)
     before = _before(workload, chosen)
     drafted = draft(workload, chosen.kv_formats, chosen.dtype)
@@ -188,16 +198,16 @@ _FRAMES = Plans(_frame, card.Sglang, apart=frozenset({"max_model_len"}))
 # ---- weights ----
 
 
-def _stages(workload: Workload, chosen: Settings) -> tuple[StageWeights, ...]:
+def _stages(workload: Workload, chosen: Settings, rules: WeightRules | None = None) -> tuple[StageWeights, ...]:
     placement = workload.placement
     return stage_weights(
-        workload.model,
+        with_whole_projections(workload.model),
         workload.weight_format,
         workload.formats,
         tensor_parallel_size=placement.tensor_parallel_size,
         pipeline_parallel_size=placement.pipeline_parallel_size,
         expert_parallel_size=placement.expert_parallel_size,
-        rules=_rules(workload.model, chosen),
+        rules=rules or _rules(workload.model, chosen),
         dtype=chosen.dtype,
     )
 
@@ -222,7 +232,8 @@ def _rank(
     weights = _weights(workload, chosen, stage)
     tables = _tables(model, stage, chosen)
     memory = sglang_cache.memory(chosen, total, before, weights, tables + drafted.weights)
-    pools = sglang_cache.pools(workload, chosen, stage, memory)
+    draft_token = drafted.layers * drafted.layer_token_bytes
+    pools = sglang_cache.pools(workload, chosen, stage, memory, draft_token_bytes=draft_token)
     return Rank(
         stage=stage.stage,
         ranks=tuple(range(stage.stage * tp, (stage.stage + 1) * tp)),
@@ -234,7 +245,7 @@ def _rank(
         graphs=_graphs(chosen, shape, tp, model.vocab_size),
         activations=_activations(chosen, shape),
         draft=drafted.weights,
-        draft_cache=drafted.layers * drafted.layer_token_bytes * pools.tokens.expected,
+        draft_cache=0 if chosen.release.draft_cache_inside else draft_token * pools.tokens.expected,
         logits=4 * max(chosen.decode_sizes, default=1) * model.vocab_size,
     )
 
@@ -261,7 +272,7 @@ def _weights(workload: Workload, chosen: Settings, stage: StageWeights) -> Amoun
     elif workload.model.known and workload.weight_format.kind != "file-mix":
         placement = workload.placement
         size = _reserved(
-            workload.model,
+            with_whole_projections(workload.model),
             workload.weight_format,
             workload.formats,
             _rules(workload.model, chosen),
@@ -272,7 +283,15 @@ def _weights(workload: Workload, chosen: Settings, stage: StageWeights) -> Amoun
         )[stage.stage]
     plain = workload.weight_format.kind == "plain"
     part = int(size * (0.004 if plain else 0.02))
-    return Amount(size - part, size + _LOAD_GROWTH // 4, size + part + 2 * _LOAD_GROWTH)
+    grown = 2 * _LOAD_GROWTH + _whole_shared(workload, chosen, stage) + (_COMPILED_ON_HOST if chosen.unified else 0)
+    return Amount(size - part, size + _LOAD_GROWTH // 4, size + part + grown)
+
+
+def _whole_shared(workload: Workload, chosen: Settings, stage: StageWeights) -> int:
+    """How much more a rank holds where attention runs over data-parallel groups: the band knows it, the card does not. [bytes]"""
+    if not (traits(workload.model).mla and workload.placement.tensor_parallel_size >= MANY_RANKS):
+        return 0
+    return max(0, _stages(workload, chosen, _WHOLE_SHARED)[stage.stage].total - stage.total)
 
 
 def _checkpoint(workload: Workload) -> int:
@@ -305,14 +324,14 @@ def _tables(model: Model, stage: StageWeights, chosen: Settings) -> int:
 @remembered()
 def _rotary(model: Model, layers: tuple[int, ...], element_bytes: int, local: bool) -> int:
     widths = {
-        group.layer.attention.rotary_dim
+        (group.layer.attention.rotary_dim, group.layer.attention.compress_ratio > 0)
         for group, _ in decoder_groups(model, layers or None)
         if group.layer.attention is not None and group.layer.attention.rotary in ("rope", "partial")
     }
     positions = rotary_positions(model, local=local, stacked=1)
     return sum(
         serving_buffers.rotary_cache(positions=positions, rotary_dim=width, element_bytes=element_bytes)
-        for width in widths
+        for width, _ in widths
     )
 
 
@@ -327,8 +346,10 @@ def _before(workload: Workload, chosen: Settings) -> Amount:
         context = device_context.cuda(multiprocessors=chosen.multiprocessors) + device_context.torch_libraries()
     ranks = workload.placement.tensor_parallel_size * workload.placement.pipeline_parallel_size
     nccl = 0 if ranks == 1 else _NCCL_SWITCHED if chosen.nvswitch else _NCCL_PCIE
-    system = _SYSTEM if workload.gpu is not None and workload.gpu.unified_memory else 0
-    least, most = int(context * 0.7 + nccl * 0.5), int(context * 1.5 + nccl * 1.8)
+    system = _SYSTEM if chosen.unified else 0
+    least = int(context * (_LEAST_ROCM if chosen.rocm else 0.7) + nccl * 0.5)
+    most = int(context * 1.5 + nccl * 1.8)
+    most += _DESKTOP if workload.gpu is not None and workload.gpu.is_desktop else 0
     return Amount(least + system // 2, context + nccl + system, most + system * 3 // 2)
 
 
@@ -346,11 +367,11 @@ def _graphs(chosen: Settings, shape: RankShape, ranks: int, vocabulary: int) -> 
         size += len(chosen.prefill_sizes) * release.prefill_graph_bytes
     else:
         size += max(chosen.decode_sizes) * vocabulary * (chosen.element_bytes + 4)
-    spread = release.graph_spread
+    spread, on_host = release.graph_spread, _COMPILED_ON_HOST if chosen.unified else 0
     return Amount(
         int(size / spread + reductions / _REDUCTION_BELOW),
-        size + reductions,
-        int(size * spread + reductions * _REDUCTION_ABOVE),
+        size + reductions + on_host // 2,
+        int(size * spread + reductions * _REDUCTION_ABOVE) + on_host,
     )
 
 

@@ -19,6 +19,9 @@ from tonnage.spec.model import Attention, Layer, Model
 from tonnage.spec.report import Amount, CapacityTokens, KvCache, exactly
 from tonnage.spec.workload import Workload
 
+_BLACKWELL = 10
+"""Major compute capability of data-centre Blackwell."""
+
 
 class Pools(Struct, frozen=True, kw_only=True):
     """Cache of one rank."""
@@ -67,7 +70,9 @@ def memory(chosen: Settings, total: Amount | None, before: Amount, weights: Amou
     return Amount(expected - isqrt(int(smaller)), expected, expected + isqrt(int(larger)))
 
 
-def pools(workload: Workload, chosen: Settings, stage: StageWeights, memory: Amount) -> Pools:
+def pools(
+    workload: Workload, chosen: Settings, stage: StageWeights, memory: Amount, *, draft_token_bytes: int = 0
+) -> Pools:
     """
     States and tokens of one rank.
 
@@ -76,18 +81,20 @@ def pools(workload: Workload, chosen: Settings, stage: StageWeights, memory: Amo
         chosen: SGLang's settings.
         stage: Pipeline stage.
         memory: What the fraction leaves. [bytes]
+        draft_token_bytes: One token in the cache of the draft. [bytes/token]
 
     Returns:
         Pools.
     """
     model, tp, release = workload.model, workload.placement.tensor_parallel_size, chosen.release
     layers = stage.layers or None
-    drafts = bool(chosen.draft_tokens)
-    each = _token(model, chosen.kv_formats, release, layers, speculative=drafts, ranks=tp) if model.known else 0
+    drafts, blackwell = bool(chosen.draft_tokens), chosen.major == _BLACKWELL
+    each: float = 0
+    if model.known:
+        each = _token(model, chosen.kv_formats, release, layers, speculative=drafts, ranks=tp, blackwell=blackwell)
+        each += draft_token_bytes if release.draft_cache_inside else 0
     state = _state_bytes(model, chosen.element_bytes, tp, layers) if model.known else 0
-    slots = (
-        laws.state_slots(pool=max(0, memory.expected), state_bytes=state, ratio=release.recurrent_ratio) if state else 0
-    )
+    slots = _slots(chosen, max(0, memory.expected), state)
     tokens = CapacityTokens(*(_tokens(chosen, size, token=each, state=state) for size in _bounds(memory)))
     found = Pools(memory=memory, tokens=tokens, slots=slots, requests=0, token_bytes=ceil(each), state_bytes=state)
     return for_context(found, chosen)
@@ -113,11 +120,24 @@ def _bounds(memory: Amount) -> tuple[int, int, int]:
     return max(0, memory.low), max(0, memory.expected), max(0, memory.high)
 
 
+def _slots(chosen: Settings, memory: int, state: int) -> int:
+    """Recurrent states: as many as their share of the memory, before 0.5.4 one for every request."""
+    if not state:
+        return 0
+    if stated := chosen.release.recurrent_slots:
+        return chosen.max_running_requests or stated
+    left = max(0, memory - _draft_states(chosen, state))
+    return laws.state_slots(pool=left, state_bytes=state, ratio=chosen.release.recurrent_ratio)
+
+
+def _draft_states(chosen: Settings, state: int) -> int:
+    """States between the tokens of a draft, of every request that may run. [bytes]"""
+    return state * (chosen.max_running_requests or 0) * chosen.draft_tokens
+
+
 def _tokens(chosen: Settings, memory: int, *, token: float, state: int) -> int:
-    if state:
-        slots = laws.state_slots(pool=memory, state_bytes=state, ratio=chosen.release.recurrent_ratio)
-        memory -= slots * state
-    return laws.tokens(pool=memory, token_bytes=token, page_size=chosen.page_size)
+    memory -= _draft_states(chosen, state) + _slots(chosen, memory, state) * state
+    return laws.tokens(pool=max(0, memory), token_bytes=token, page_size=chosen.page_size)
 
 
 @remembered()
@@ -129,6 +149,7 @@ def _token(
     *,
     speculative: bool,
     ranks: int,
+    blackwell: bool,
 ) -> float:
     """What one token of the full-attention layers costs on a rank. [bytes/token]"""
     groups = [(g.layer, count) for g, count in decoder_groups(model, layers) if g.layer.attention is not None]
@@ -138,7 +159,7 @@ def _token(
     full = sliding = 0
     for layer, count in groups:
         size = count * _layer_token(layer, formats, ranks)
-        if _has_own_pool(model, layer, release):
+        if _has_own_pool(model, layer, release, blackwell=blackwell):
             sliding += size
         else:
             full += size
@@ -181,14 +202,12 @@ def _layer_token(layer: Layer, formats: tuple[KvFormat, KvFormat], ranks: int) -
     return layer_cache_bytes_per_token(layer, *formats, ranks)
 
 
-def _has_own_pool(model: Model, layer: Layer, release: Release) -> bool:
+def _has_own_pool(model: Model, layer: Layer, release: Release, *, blackwell: bool) -> bool:
     """Whether a layer's window has a pool of its own in this release."""
-    attention = layer.attention
-    if attention is None or release.sliding_ratio == 1.0:
+    attention, kind = layer.attention, model.model_type
+    if attention is None or kind not in release.sliding_models or (blackwell and kind in release.whole_on_blackwell):
         return False
-    if not release.sliding_models:
-        return attention.kind == "sliding"
-    return attention.kind in ("sliding", "chunked") and model.model_type in release.sliding_models
+    return attention.kind in ("sliding", "chunked")
 
 
 @remembered()

@@ -4,6 +4,7 @@ from tonnage.estimate.serving import sglang_cache
 from tonnage.estimate.serving.demand import Demand
 from tonnage.estimate.serving.sglang_cache import Pools
 from tonnage.estimate.serving.sglang_settings import Settings
+from tonnage.estimate.serving.vllm_settings import traits
 from tonnage.spec.report import Finding, Verdict
 from tonnage.spec.workload import Workload
 from tonnage.units import format_size
@@ -61,6 +62,10 @@ def unknowns(workload: Workload, chosen: Settings) -> tuple[str, ...]:
         found.append("graphs of the draft model")
     if chosen.images:
         found.append("vision encoder activations")
+    if traits(workload.model).mla and workload.placement.tensor_parallel_size > 1:
+        found.append(
+            "attention over data-parallel groups (--enable-dp-attention): its weights are whole on every rank then"
+        )
     if chosen.rocm:
         found.append("attention workspaces on AMD")
     return tuple(found)

@@ -10,12 +10,12 @@ from tonnage.spec import card
 from tonnage.spec.engines.sglang import MemoryTier, Reserve
 from tonnage.spec.engines.sglang import Sglang as Release
 from tonnage.spec.facts import Gpu, KvFormat
+from tonnage.spec.model import Model
 from tonnage.spec.report import Assumption
 from tonnage.spec.workload import Workload
 
 _UNKNOWN_BOARD = 0.88
-_MANY_RANKS = 4
-_LATENT_PREFILL = 2_048
+MANY_RANKS = 4
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -37,6 +37,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     multiprocessors: int
     nvswitch: bool
     rocm: bool
+    unified: bool
+    """The GPU's memory is the host's."""
     images: bool
     assumptions: tuple[Assumption, ...]
 
@@ -59,19 +61,23 @@ def settings(workload: Workload) -> Settings:
     notes: list[Assumption] = []
     chunk = serving.chunked_prefill_size or serving.max_num_batched_tokens or tier.chunked_prefill_size
     largest = serving.cuda_graph_max_bs or (
-        tier.cuda_graph_max_bs if ranks < _MANY_RANKS else tier.cuda_graph_max_bs_tp4
+        tier.cuda_graph_max_bs if ranks < MANY_RANKS else tier.cuda_graph_max_bs_tp4
     )
     generates = any(group.layer.role == "decoder" for group in model.layers) or not model.known
     eager = bool(serving.disable_cuda_graph or serving.enforce_eager or not generates)
-    decode = () if eager else _decode_sizes(min(largest, serving.max_num_seqs or largest))
+    running = serving.max_num_seqs or (release.drafting_requests if _drafts(workload) else None)
+    decode = () if eager else _decode_sizes(min(largest, running or largest))
+    if serving.cuda_graph_max_bs is None and release.running_requests_cap_graphs:
+        largest = min(largest, serving.max_num_seqs or largest)
     prefill = _prefill_sizes(workload, release, chunk) if decode else ()
     images = model.vision is not None and not (serving.multimodal and serving.multimodal.language_model_only)
-    fraction = serving.gpu_memory_utilization
+    fraction, context = serving.gpu_memory_utilization, serving.max_model_len or traits(model).native_length
     if fraction is not None and model.vision is not None and release.vision_cuts_stated:
         fraction *= release.vision_factor
     if fraction is None:
         fraction = default_fraction(workload, release, chunk, largest, prefill)
         notes.append(Assumption("serving.gpu_memory_utilization", fraction, _why(release, gpu)))
+    fraction *= _attention_factor(workload, release, context)
     for name, given, value in (
         ("max_model_len", serving.max_model_len, traits(model).native_length),
         ("chunked_prefill_size", serving.chunked_prefill_size or serving.max_num_batched_tokens, chunk),
@@ -85,22 +91,46 @@ def settings(workload: Workload) -> Settings:
         release=release,
         dtype=dtype,
         element_bytes=DTYPE_BYTES[dtype],
-        context=serving.max_model_len or traits(model).native_length,
+        context=context,
         fraction=fraction,
         chunked_prefill_size=chunk,
         decode_sizes=decode,
         prefill_sizes=prefill,
         page_size=serving.page_size or serving.block_size or 1,
-        max_running_requests=serving.max_num_seqs,
+        max_running_requests=running,
         kv_formats=workload.kv_formats or (plain_kv_format(dtype), plain_kv_format(dtype)),
         draft_tokens=speculative.num_speculative_tokens if speculative is not None else 0,
         major=compute_capability(gpu)[0],
         multiprocessors=(gpu.multiprocessors if gpu is not None else None) or 108,
-        nvswitch=gpu is not None and (gpu.nvlink_domain_max or 0) >= _MANY_RANKS,
+        nvswitch=gpu is not None and (gpu.nvlink_domain_max or 0) >= MANY_RANKS,
         rocm=gpu is not None and gpu.vendor == "amd",
+        unified=gpu is not None and gpu.unified_memory,
         images=images,
         assumptions=tuple(notes),
     )
+
+
+def _drafts(workload: Workload) -> bool:
+    """Whether a draft model or head is loaded: prompt lookup needs none."""
+    speculative = workload.serving.speculative if workload.serving is not None else None
+    return speculative is not None and speculative.method.lower() != "ngram"
+
+
+def _attention_factor(workload: Workload, release: Release, context: int) -> float:
+    """What AMD's own attention kernels, the default of its accelerators, take off the fraction."""
+    gpu = workload.gpu
+    if gpu is None or context <= SHORT_CONTEXT or gpu.compute_capability not in release.aiter_targets:
+        return 1.0
+    latent = traits(workload.model).mla
+    heads = {g.layer.attention.num_attention_heads for g in workload.model.layers if g.layer.attention is not None}
+    local = max(heads, default=0) // workload.placement.tensor_parallel_size
+    return release.aiter_factor if not latent or local in _LATENT_HEADS else 1.0
+
+
+SHORT_CONTEXT = 8_192
+"""Up to it AMD's attention kernels need nothing beside the usual. [tokens]"""
+_LATENT_HEADS = (16, 128)
+"""Heads of a rank that AMD's latent attention kernel is written for. [heads]"""
 
 
 def _why(release: Release, gpu: Gpu | None) -> str:
@@ -137,21 +167,40 @@ def default_fraction(workload: Workload, release: Release, chunk: int, largest: 
         return _UNKNOWN_BOARD
     if release.fraction_rule == "reserve" and board is not None:
         reserve = reserved_bytes(workload, release.reserve, board, chunk=chunk, largest=largest, prefill=prefill)
-        fraction = static_fraction.from_reserve(board=board, reserve=reserve)
-        if (tower := model.vision) is None:
-            return fraction
-        return fraction * static_fraction.vision_tower(
-            factor=release.vision_factor, layers=tower.num_hidden_layers, hidden_size=tower.hidden_size
-        )
+        return static_fraction.from_reserve(board=board, reserve=reserve) * _vision_factor(model, release)
     if release.fraction_rule == "board" and board is not None:
         tier = memory_tier(release, gpu)
-        reserve = tier.reserve + tier.reserve_per_rank * ranks
+        reserve = tier.reserve + tier.reserve_per_rank * ranks + _board_draft(workload, release)
         fraction = static_fraction.from_reserve(board=board, reserve=reserve)
     else:
         fraction = _by_ranks(release, ranks)
         if release.fraction_rule == "ranks_and_board" and board is not None:
             fraction = static_fraction.by_ranks_and_board(fraction=fraction, board=board)
-    return fraction * (release.vision_factor if model.vision is not None else 1)
+    return fraction * _vision_factor(model, release)
+
+
+def _board_draft(workload: Workload, release: Release) -> int:
+    """What rule "board" keeps for a draft. [bytes]"""
+    speculative = workload.serving.speculative if workload.serving is not None else None
+    if speculative is None:
+        return 0
+    return release.board_standalone_draft if speculative.method.lower() == "standalone" else release.board_draft
+
+
+def _vision_factor(model: Model, release: Release) -> float:
+    """The engine reads `num_hidden_layers`; towers that call it `depth` count as those of a ViT-L."""
+    if (tower := model.vision) is None:
+        return 1.0
+    if not release.sizes_vision_tower:
+        return release.vision_factor
+    return static_fraction.vision_tower(
+        factor=release.vision_factor,
+        layers=_USUAL_TOWER if "depth" in tower.config else tower.num_hidden_layers,
+        hidden_size=int(tower.config.get("hidden_size") or tower.hidden_size),
+    )
+
+
+_USUAL_TOWER = 24
 
 
 def _by_ranks(release: Release, ranks: int) -> float:
@@ -181,16 +230,21 @@ def reserved_bytes(
 
 
 def _prefill_sizes(workload: Workload, release: Release, chunk: int) -> tuple[int, ...]:
-    rule, serving, gpu = release.captures_prefill, workload.serving, workload.gpu
-    if rule == "never" or serving is None or (gpu is not None and gpu.vendor != "nvidia"):
+    serving, gpu = workload.serving, workload.gpu
+    if serving is None or not release.captures_prefill or (gpu is not None and gpu.vendor != "nvidia"):
         return ()
-    special = (
-        workload.model.vision or serving.lora or serving.speculative or workload.placement.pipeline_parallel_size > 1
+    latent, kind = traits(workload.model).mla, workload.model.model_type
+    uncaptured = (
+        workload.placement.pipeline_parallel_size > 1
+        or kind in release.uncaptured_models
+        or (workload.model.vision is not None and kind not in release.prefill_vision_models)
+        or (serving.lora is not None and not release.prefill_with_adapters)
+        or (serving.speculative is not None and not release.prefill_with_drafts)
+        or (latent and not release.prefill_with_latents)
     )
-    if rule == "plain" and special:
+    if uncaptured:
         return ()
-    largest = _LATENT_PREFILL if traits(workload.model).mla else chunk
-    return _prefill_capture_sizes(largest)
+    return _prefill_capture_sizes(min(chunk, release.latent_prefill_tokens) if latent else chunk)
 
 
 @remembered(256)

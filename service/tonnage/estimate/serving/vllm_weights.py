@@ -6,6 +6,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from tonnage.estimate.caches import decoder_groups
+from tonnage.estimate.fused_projections import with_whole_projections
 from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.resident import resident_tensors, unsplit_remainders
 from tonnage.estimate.serving.moe_kernels import Kernel
@@ -115,7 +116,7 @@ def loaded_weights(workload: Workload, settings: Settings, kernel: Kernel) -> Lo
         sharded=expert_cut > 1,
     )
     return _loaded(
-        workload.model,
+        with_whole_projections(workload.model),
         weight_format,
         workload.formats,
         rules,
@@ -228,7 +229,7 @@ def _rotary(
     if attention.kind == "mla" and (model.rope_scaling or {}).get("factor"):
         width = 4
     size = serving_buffers.rotary_cache(positions=positions, rotary_dim=attention.rotary_dim, element_bytes=width)
-    yield ("local" if local else "global", attention.rotary_dim), size
+    yield ("local" if local else "compressed" if attention.compress_ratio else "global", attention.rotary_dim), size
 
 
 def rotary_positions(model: Model, *, local: bool, stacked: int = _STACKED_MROPE) -> int:

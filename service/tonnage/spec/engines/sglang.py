@@ -54,8 +54,33 @@ class Sglang(Release, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The factor of multimodal models cuts a stated fraction too."""
     vision_factor: float = 1.0
     """What multimodal models multiply the fraction with, before the tower's size is looked at."""
-    captures_prefill: Literal["never", "plain", "always"] = "never"
-    """Whether prefill sizes are captured by default: plain text models on NVIDIA without pipeline, adapters or drafts, or all."""
+    sizes_vision_tower: bool = False
+    """The factor grows smaller with the tower."""
+    board_draft: int = 0
+    """What rule "board" keeps for a draft beside its tier. [bytes]"""
+    board_standalone_draft: int = 0
+    aiter_factor: float = 1.0
+    """What AMD's attention kernels multiply the fraction with for long contexts, stated or not."""
+    aiter_targets: tuple[str, ...] = ()
+    """AMD targets whose default kernels those are."""
+    captures_prefill: bool = False
+    """Prefill sizes are captured by default, on NVIDIA and without pipeline stages."""
+    prefill_with_drafts: bool = True
+    prefill_with_adapters: bool = False
+    prefill_with_latents: bool = True
+    """Whether models with latent attention are captured too."""
+    latent_prefill_tokens: int = 2_048
+    """Largest captured prefill of a model with latent attention. [tokens]"""
+    prefill_vision_models: tuple[str, ...] = ()
+    """Model types that are captured though they see images."""
+    uncaptured_models: tuple[str, ...] = ()
+    """Model types whose prefill is never captured."""
+    running_requests_cap_graphs: bool = False
+    """A stated limit of running requests makes the reserve for graphs smaller."""
+    drafting_requests: int | None = None
+    """Running requests by default where a draft is used."""
+    draft_cache_inside: bool = False
+    """The draft's cache is part of what one token costs, not a pool outside the fraction."""
     least_running_requests: int = 2_048
     most_running_requests: int = 4_096
     requests_per_context: int = 512
@@ -65,12 +90,16 @@ class Sglang(Release, frozen=True, kw_only=True, forbid_unknown_fields=True):
     sliding_ratio: float = 1.0
     """Tokens of sliding-window layers for every token of full-attention layers; 1: one pool for all."""
     sliding_models: tuple[str, ...] = ()
-    """Model types whose windows get that pool; empty: every model with sliding windows."""
+    """Model types whose windows get that pool."""
+    whole_on_blackwell: tuple[str, ...] = ()
+    """Of these, those that Blackwell's default attention kernel keeps in one pool."""
     latent_window_ratio: float = 0.1
     """The same ratio for models with compressed latents."""
     recurrent_ratio: float = 0.9
     """Recurrent states against full-attention cache, by memory."""
     recurrent_slots_per_request: int = 3
+    recurrent_slots: int = 0
+    """Slots where no limit of requests is stated; 0: as many as the ratio gives."""
     graph_bytes_per_node: int
     """Of one layer at one captured size; measured. [bytes]"""
     graph_bytes_per_reduction: int
