@@ -3,12 +3,23 @@
 import msgspec
 import pytest
 import toy_physics
+from msgspec.structs import replace
 from toy_physics import MODEL, item, made
 
 from tonnage.errors import ContradictoryWorkload
-from tonnage.estimate.diagnosis import diagnose, most_likely, remedies
+from tonnage.estimate.diagnosis import (
+    _compared,
+    _from_text,
+    _needed,
+    _sentences,
+    _size,
+    diagnose,
+    most_likely,
+    remedies,
+)
 from tonnage.estimate.remedies import Scene, ladder
 from tonnage.spec.card import SizingCard
+from tonnage.spec.report import Finding
 from tonnage.units import GiB
 
 
@@ -140,3 +151,93 @@ def test_remedies_stop_at_the_most_that_are_asked_for():
     scene = Scene(TRAINING, made([item("weights", 30 * GiB)]), MODEL)
 
     assert 2 == len(remedies(scene, "backward", toy_physics.estimate, most=2))
+
+
+def test_the_shown_phase_and_its_three_largest_items_are_named():
+    sizes = (("a", 1), ("b", 5), ("c", 3), ("d", 4))
+    found = _sentences(made([item(n, g * GiB) for n, g in sizes]), "backward", *_shown(sizes), {})
+
+    assert found == ["Of 13.00 GiB in backward the largest are b 5.00 GiB, d 4.00 GiB, c 3.00 GiB."]
+
+
+def _shown(sizes):
+    items = tuple(sorted((item(n, g * GiB) for n, g in sizes), key=lambda i: -i.bytes.expected))
+    return made([item(n, g * GiB) for n, g in sizes]).phases[0], items
+
+
+def test_a_phase_without_items_says_nothing_of_them():
+    estimate = made([])
+
+    assert _sentences(estimate, "backward", estimate.phases[0], (), {}) == []
+
+
+def test_two_reasons_of_an_exclusion_are_said():
+    estimate = made([item("weights", 30 * GiB)])
+    reasons = tuple(
+        Finding(status=status, reason=words)
+        for words, status in (("a", "met"), ("b", "excluded"), ("c", "excluded"), ("d", "excluded"))
+    )
+
+    assert _sentences(replace(estimate, reasons=reasons), "backward", *_shown([("weights", 30)]), {})[1:] == [
+        "b.",
+        "c.",
+    ]
+    assert (
+        _sentences(replace(estimate, verdict="met", reasons=reasons), "backward", *_shown([("weights", 30)]), {})[1:]
+        == []
+    )
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [
+        ({"allocated_bytes": 7, "requested_bytes": 3}, 10),
+        ({"allocated_bytes": 7}, None),
+        ({"requested_bytes": 3}, None),
+    ],
+)
+def test_what_a_text_shows_was_needed_is_what_was_there_and_what_was_asked_for(numbers, expected):
+    assert _needed(numbers) == expected
+
+
+def test_the_estimate_allows_for_what_was_needed_up_to_its_end():
+    shown = made([item("weights", 10 * GiB)]).phases[0]
+
+    assert "allows for it" in _compared(shown, 10 * GiB)
+    assert "above our 10.00 GiB" in _compared(shown, 10 * GiB + 1)
+
+
+def test_only_what_the_allocator_counts_can_explain_a_lack_of_tensors():
+    shown = made([item("context", 10 * GiB, counter="device"), item("weights", GiB, basis="exact")]).phases[0]
+
+    assert _compared(shown, 2 * GiB).endswith("; weights (exact) most likely explains it.")
+
+
+def test_the_lack_is_explained_by_the_upper_side_of_the_bands():
+    low, high = item("low", 8 * GiB, basis="exact"), item("high", 8 * GiB, basis="exact")
+    low = replace(low, bytes=replace(low.bytes, low=0))
+    high = replace(high, bytes=replace(high.bytes, high=9 * GiB))
+
+    assert "; high (exact)" in _compared(made([low, high]).phases[0], 17 * GiB)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "fragmented"),
+    [
+        ({"reserved_unallocated_bytes": 7, "requested_bytes": 7}, True),
+        ({"reserved_unallocated_bytes": 6, "requested_bytes": 7}, False),
+        ({"reserved_unallocated_bytes": 7}, False),
+        ({"requested_bytes": 1}, False),
+        ({}, False),
+    ],
+)
+def test_fragmentation_is_named_when_as_much_was_idle_as_was_asked_for(numbers, fragmented):
+    assert any("fragmentation" in words for words in _from_text(numbers)) is fragmented
+
+
+def test_the_failing_phase_is_what_has_to_shrink_where_nothing_is_claimed():
+    low, high = made([item("weights", GiB)], phase="load").phases[0], made([item("weights", 3 * GiB)]).phases[0]
+    estimate = replace(made([item("weights", 9 * GiB)]), phases=(low, high))
+
+    assert [_size(estimate, phase) for phase in ("load", "backward", "merge")] == [GiB, 3 * GiB, 9 * GiB]
+    assert _size(replace(estimate, claimed_bytes=1), "load") == 9 * GiB

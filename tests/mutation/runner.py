@@ -3,6 +3,7 @@ One process collects the tests; a fork of it first notes which lines each test r
 tests that reach its line, the quickest first, until one fails.
 """
 
+import gc
 import importlib
 import io
 import os
@@ -12,7 +13,7 @@ import signal
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 from typing import Any, NamedTuple
@@ -73,7 +74,7 @@ class Runner:
         """The first test that fails; empty without any."""
         found = replacement(mutant)
         if found is not None:
-            found[0].__code__ = found[1]
+            _replace(*found)
         return next((name for name in names if not self._passes(self._items[name])), "")
 
     def _passes(self, item: pytest.Item) -> bool:
@@ -143,6 +144,27 @@ def replacement(mutant: Mutant) -> tuple[FunctionType, CodeType] | None:
     if function is None or code is None or function.__code__.co_freevars != code.co_freevars:
         return None
     return function, code
+
+
+def _replace(function: FunctionType, code: CodeType) -> None:
+    """Also in functions that it has made already, as closures that modules keep."""
+    inner = dict(_pairs(function.__code__, code))
+    if inner:
+        for held in gc.get_objects():
+            if isinstance(held, FunctionType) and held.__code__ in inner:
+                made = inner[held.__code__]
+                if made.co_freevars == held.__code__.co_freevars:
+                    held.__code__ = made
+    function.__code__ = code
+
+
+def _pairs(old: CodeType, new: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
+    """Code objects inside of both, at the same place."""
+    mine, theirs = ([c for c in code.co_consts if isinstance(c, CodeType)] for code in (old, new))
+    for before, after in zip(mine, theirs, strict=False):
+        if before.co_name == after.co_name:
+            yield before, after
+            yield from _pairs(before, after)
 
 
 def _unwrapped(found: Any) -> FunctionType | None:

@@ -86,7 +86,8 @@ def test_pieces_of_a_split_share_a_node_that_collects_their_gradients():
     x = tensor(tape)
     first, second = op.split(tape, x, per_token(3), per_token(4))
 
-    assert first.node is second.node and first.node.collects
+    assert first.node is second.node
+    assert first.node.collects
     assert (size(first), size(second), flows(first)) == (per_token(6), per_token(8), [made(TWO)])
 
 
@@ -228,7 +229,8 @@ def test_a_result_is_saved_in_place_of_the_input():
     tape = Tape()
     y = op.from_result(tape, tensor(tape))
 
-    assert y.node.saved == [y.storage] and flows(y) == [made(TWO)]
+    assert y.node.saved == [y.storage]
+    assert flows(y) == [made(TWO)]
 
 
 def test_the_fused_gate_saves_both_halves_and_writes_one_gradient_over_the_other():
