@@ -25,3 +25,14 @@ def test_ddp_keeps_a_second_copy_unless_gradients_are_views():
 
 def test_part_of_what_comes_and_goes_stays_stuck_on_a_full_card():
     assert 50 == reserved.unavoidable(transient=1000, percent=5)
+
+
+def test_gathered_parameters_leave_no_more_behind_than_may_be_gathered():
+    small = reserved.gathered_pool(weights=10**9, activations=0, logits=0, ratio_percent=100)
+    large = reserved.gathered_pool(weights=140 * 10**9, activations=0, logits=0, ratio_percent=100)
+
+    assert (small, large) == (10**9, 4 * 10**9)
+
+
+def test_checkpoints_of_one_size_serve_each_other_and_logits_less():
+    assert reserved.gathered_pool(weights=0, activations=1000, logits=1000, ratio_percent=190) == 30 + 100

@@ -29,12 +29,6 @@ Part of the last step's gradients that activations may have cut, at most. [fract
 
 Source: replays of tests/oracles/training_runs.json: 95 % of them lie below
 """
-UNIFORM = 106
-"""
-Reserved over allocated of inputs of layers that all have one size. [percent]
-
-Source: tests/measured/heldout_training.json#arctic-8b-h200-300k-liger (1.05), #stas-8b-z3-256k (1.085)
-"""
 
 FIXED = Ratio(115, 102, 148, False, "fixed length")
 FIXED_RECOMPUTED = Ratio(123, 104, 165, False, "fixed length, checkpointed")
@@ -58,7 +52,7 @@ tests/measured/training.json and heldout_training.json
 
 BEFORE_STEP = Ratio(130, 102, 160, False, "blocks of forward and backward remain beside the step's", after=True)
 AFTER_UNITS = Ratio(220, 140, 300, False, "blocks of forward and backward remain beside the step's", after=True)
-HOOKED = Ratio(125, 105, 165, False, "inputs of one size, units gathered on streams of their own", 50)
+HOOKED = Ratio(125, 105, 150, False, "inputs of one size, units gathered on streams of their own", 50)
 """
 What is left of forward and backward at the step, and of units under FSDP1.
 
@@ -73,7 +67,8 @@ Source: pytorch/pytorch@v2.2.0 c10/cuda/CUDACachingAllocator.cpp get_free_block 
 _runtime_utils.py (unshard stream); measured: tests/measured/heldout_training.json#fsdpqlora-llama-2-7b-lora-b4-s2048
 """
 FEW_RANKS = Ratio(120, 103, 140, True, "few ranks, or the host")
-ZERO3 = Ratio(120, 105, 135, True, "ZeRO-3 gathers and frees parameters")
+ZERO3 = Ratio(190, 60, 300, False, "ZeRO-3 gathers and frees parameters")
+"""Of what may be gathered: `laws.reserved.gathered_pool`."""
 FLAT_BUFFERS = Ratio(108, 102, 125, True, "flat buffers stay, activations come and go")
 
 

@@ -48,6 +48,34 @@ def whole_share(*, allocated: int, ratio_percent: int) -> int:
     return allocated * (ratio_percent - 100) // 100
 
 
+LIVE_AND_REUSED = 2_000_000_000
+"""DeepSpeed's stage3_max_live_parameters and stage3_max_reuse_distance together. [elements]"""
+
+
+def gathered_pool(*, weights: int, activations: int, logits: int, ratio_percent: int) -> int:
+    """
+    What the allocator holds beyond the tensors where parameters are gathered one by one and freed again (ZeRO-3).
+
+    Partitions, master weights and states are flat buffers that never move: only blocks that gathered parameters have left
+    behind count, a multiple of what DeepSpeed may keep gathered, and little of what checkpoints and logits take.
+
+    Args:
+        weights: 16-bit (or packed) weights of the whole model on this rank before they are partitioned. [bytes]
+        activations: Activations at the peak. [bytes]
+        logits: Logits at the peak. [bytes]
+        ratio_percent: Blocks left behind over what may be gathered. [percent]
+
+    Returns:
+        Reserved less allocated. [bytes]
+
+    Source:
+        deepspeedai/DeepSpeed@edaa72212 deepspeed/runtime/zero/config.py; measured: tests/measured/training.json
+        #qwen-72b-lora-z3-256 to -8192, heldout_training.json#qwen-1.8b-full-256 to -8192, #stas-8b-z3-32k to -256k
+    """
+    gathered = min(weights, 2 * LIVE_AND_REUSED)
+    return gathered * ratio_percent // 100 + activations * 3 // 100 + logits // 10
+
+
 def capped(*, reserved: int, allocated: int, usable: int) -> int:
     """
     Pressure: a failing request empties the cache, so that the pool stays within the card.

