@@ -3,6 +3,11 @@
 import csv
 import importlib.util
 import json
+import os
+import pty
+import re
+import subprocess
+import sys
 
 import httpx
 import pytest
@@ -213,7 +218,45 @@ def test_progress_tells_count_share_and_speed():
     progress = Progress("cards", 200)
     assert "cards 3 s" == progress.line(3)
     progress.advance(50)
-    assert "cards 50 of 200 (25 %), 25 a second" == progress.line(2)
+    assert "cards [#####...............] 50 of 200 (25 %), 25 a second, 6 s left" == progress.line(2)
+
+
+def test_where_the_number_is_not_known_progress_tells_what_it_knows():
+    progress = Progress("cards")
+    progress.advance(50)
+    assert "cards 50, 25 a second" == progress.line(2)
+
+
+def test_a_terminal_is_told_what_takes_longer_than_a_second(tmp_path):
+    """A terminal of one's own, and what stands on it until the command ends."""
+    card = json.dumps(CARDS[0])
+    lines = [card.replace("2048", str(2048 + number)) for number in range(8000)]
+    (tmp_path / "cards.ndjson").write_text("\n".join(lines))
+    files = [str(tmp_path / "cards.ndjson"), str(tmp_path / "out.ndjson")]
+    command = [sys.executable, "-m", "tonnage", "bulk", *files, "--fields", "verdict"]
+    terminal, end = pty.openpty()
+    with subprocess.Popen(command, stderr=end, stdout=subprocess.DEVNULL) as process:
+        os.close(end)
+        shown = b""
+        while part := read_or_end(terminal):
+            shown += part
+    os.close(terminal)
+    counts = [
+        int(count.replace(b",", b"")) for count in re.findall(rb"cards \[#*\.*\] ([\d,]+) of 8,000 \(\d+ %\), ", shown)
+    ]
+
+    assert 0 == process.returncode
+    assert counts
+    assert sorted(counts) == counts
+    assert shown.endswith(b"\r\x1b[K")
+    assert 8000 == (tmp_path / "out.ndjson").read_bytes().count(b"\n")
+
+
+def read_or_end(terminal):
+    try:
+        return os.read(terminal, 4096)
+    except OSError:  # Linux: the other end is closed
+        return b""
 
 
 def test_nothing_is_shown_where_nobody_looks(process, cards, tmp_path):

@@ -28,6 +28,7 @@ class Source(NamedTuple):
     columns: tuple[str, ...]
     """Columns that a table of answers begins with."""
     total: int | None = None
+    """How many there are, where that is known."""
     types: Any = None
     """Arrow types of the columns, where the file has them."""
 
@@ -49,11 +50,11 @@ def reader_of(path: Path, ask: Ask, *, keep: Sequence[str]) -> Source:
     """
     _known(path)
     if path.suffix == ".ndjson":
-        return Source(_lines(path), (LINE,))
+        return Source(_lines(path), (LINE,), _count(path, _lines))
     if path.suffix == ".csv":
         with path.open(newline="", encoding="utf-8-sig") as file:
             columns = _checked(csv.DictReader(file).fieldnames or (), ask, keep)
-        return Source(_questions(_csv_rows(path), keep), columns)
+        return Source(_questions(_csv_rows(path), keep), columns, _count(path, _csv_rows))
     file = _pyarrow("parquet").ParquetFile(path)
     columns = _checked(file.schema_arrow.names, ask, keep)
     types = {field.name: field.type for field in file.schema_arrow}
@@ -76,6 +77,11 @@ def writer_of(path: Path, source: Source, ask: Ask) -> Iterator[Write]:
         arrow, schema = _pyarrow(), _schema(source, ask)
         with _pyarrow("parquet").ParquetWriter(path, schema) as parquet:
             yield lambda rows: parquet.write_table(arrow.Table.from_pylist(rows.rows, schema=schema))
+
+
+def _count(path: Path, read: Callable[[Path], Iterator[object]]) -> int | None:
+    """Cards of a file; of a pipe nobody knows before it ends."""
+    return sum(1 for _ in read(path)) if path.is_file() else None
 
 
 def _known(path: Path) -> None:

@@ -9,6 +9,8 @@ _PATIENCE = 1.0
 """How long nothing is shown. [s]"""
 _TICK = 0.2
 """How often the line changes. [s]"""
+_WIDTH = 20
+"""Of the bar. [characters]"""
 _CLEAR = "\r\x1b[K"
 
 
@@ -46,12 +48,19 @@ class Progress:
             seconds: Since the start. [s]
 
         Returns:
-            Count, share and speed as far as they are known.
+            Bar, count, share, speed and what is left, as far as they are known.
         """
         if not self._done:
             return f"{self._what} {seconds:.0f} s"
-        share = f" of {self._total:,} ({100 * self._done // self._total} %)" if self._total else ""
-        return f"{self._what} {self._done:,}{share}, {self._done / seconds:,.0f} a second"
+        speed = self._done / seconds
+        if not self._total:
+            return f"{self._what} {self._done:,}, {speed:,.0f} a second"
+        bar = "#" * (_WIDTH * self._done // self._total)
+        left = (self._total - self._done) / speed
+        return (
+            f"{self._what} [{bar:.<{_WIDTH}}] {self._done:,} of {self._total:,} ({100 * self._done // self._total} %), "
+            f"{speed:,.0f} a second, {left:.0f} s left"
+        )
 
     def _show(self) -> None:
         if self._over.wait(_PATIENCE):
