@@ -1,6 +1,7 @@
 """Price lists become overlays that load; what is not understood is listed, never dropped."""
 
 import csv
+import importlib.util
 import io
 from decimal import Decimal
 
@@ -118,6 +119,36 @@ def test_gpuhunt_offers_become_packages(catalog, tmp_path):
     assert "a100-80-sxm" == packages.get("cloud:p4de.24xlarge:us-east-1").gpu
     assert "rtx-pro-6000-server" == packages.get("cloud:pro:eu").gpu
     assert "quadro-rtx-6000" == packages.get("cloud:old:eu").gpu
+
+
+def test_offers_as_gpuhunt_itself_writes_them_become_packages(catalog, tmp_path):
+    """Every accelerator that gpuhunt knows, in the file that it makes; the well-known ones are known here too."""
+    if importlib.util.find_spec("gpuhunt") is None:
+        pytest.skip("not run: gpuhunt is not installed (make test-extras)")
+    import gpuhunt
+    from gpuhunt._internal.storage import dump
+
+    known = [*gpuhunt.KNOWN_NVIDIA_GPUS, *gpuhunt.KNOWN_AMD_GPUS]
+    offer = {"provider": "cloud", "location": "eu", "cpu": 8, "memory": 64.0, "gpu_count": 2, "disk_size": None}
+    items = [
+        gpuhunt.CatalogItem(
+            instance_name=f"box-{number}", price=1.5, gpu_name=gpu.name, gpu_memory=float(gpu.memory), spot=spot,
+            gpu_vendor=gpu.vendor, **offer,
+        )
+        for number, gpu in enumerate(known)
+        for spot in (False, True)
+    ]  # fmt: skip
+    dump(items, str(tmp_path / "cloud.csv"))
+    with (tmp_path / "cloud.csv").open(newline="") as file:
+        imported = gpuhunt_offers(catalog, csv.DictReader(file), provider="cloud", source="gpuhunt", as_of="2026-11-01")
+    packages = loaded(imported, tmp_path).packages
+    taken = {number: packages.get(f"cloud:box-{number}:eu") for number in range(len(known))}
+    names = {gpu.name for number, gpu in enumerate(known) if taken[number]}
+
+    assert 60 < imported.packages == sum(package is not None for package in taken.values())
+    assert len(items) == imported.offers + len(imported.skipped)
+    assert {"T4", "L4", "L40S", "A10G", "A100", "H100", "H200", "B200", "RTX4090", "RTX5090", "MI300X"} <= names
+    assert {(2, 8, 2)} == {(p.gpus_per_host, p.vcpus, len(p.offers)) for p in taken.values() if p}
 
 
 def test_gpuhunt_rows_without_a_known_gpu_or_price_are_listed(catalog):

@@ -199,19 +199,31 @@ def test_ray_gives_the_same_bytes_of_a_hundred_thousand_cards(process, tmp_path)
     if importlib.util.find_spec("ray") is None:
         pytest.skip("not run: ray is not installed (extra tonnage[ray])")
     models = ["Qwen/Qwen3-0.6B", "Qwen/Qwen3-8B", "Qwen/Qwen3-30B-A3B", "meta-llama/Llama-3.1-8B-Instruct"]
-    with (tmp_path / "many.ndjson").open("w") as out:
-        for number in range(100_000):
-            serving = {"engine": "vllm", "max_model_len": 2048 + number % 1000, "concurrency": 1 + number % 7}
-            card = {"model": models[number % 4], "serving": serving, "placement": {"gpu": "h100-sxm"}}
-            out.write(json.dumps(card) + "\n")
-    fields = ("--fields", "required,verdict,digest")
-    process("bulk", tmp_path / "many.ndjson", tmp_path / "one.ndjson", *fields)
+    import pyarrow as arrow
+    import pyarrow.parquet as parquet
 
-    process("bulk", tmp_path / "many.ndjson", tmp_path / "two.ndjson", "--ray", *fields)
+    numbers = range(100_000)
+    columns = {
+        "model": [models[number % 4] for number in numbers],
+        "engine": ["vllm"] * len(numbers),
+        "gpu": ["h100-sxm"] * len(numbers),
+        "max_model_len": [2048 + number % 1000 for number in numbers],
+        "concurrency": [1 + number % 7 for number in numbers],
+    }
+    parquet.write_table(arrow.table(columns), tmp_path / "cards.parquet")
+    process("bulk", tmp_path / "cards.parquet", tmp_path / "one.parquet")
 
-    one, two = (tmp_path / "one.ndjson").read_bytes(), (tmp_path / "two.ndjson").read_bytes()
-    assert 100_000 == one.count(b"\n")
-    assert one == two
+    ended = process("bulk", tmp_path / "cards.parquet", tmp_path / "two.parquet", "--ray")
+
+    assert 0 == ended.code, ended.err
+    assert (tmp_path / "one.parquet").read_bytes() == (tmp_path / "two.parquet").read_bytes()
+    assert [100_000, 0] == [parquet.read_metadata(tmp_path / "one.parquet").num_rows, null_verdicts(tmp_path)]
+
+
+def null_verdicts(folder):
+    import pyarrow.parquet as parquet
+
+    return parquet.read_table(folder / "one.parquet", columns=["verdict"])["verdict"].null_count
 
 
 def test_progress_tells_count_share_and_speed():
