@@ -138,7 +138,7 @@ def test_an_instance_type_names_its_gpu_and_says_how_many_there_are(name, gpu, w
 @pytest.mark.parametrize(
     ("name", "base", "weight_format"),
     [
-        ("Qwen/Qwen2.5-7B-Instruct-AWQ", "Qwen/Qwen2.5-7B", "awq-w4-g128"),
+        ("Qwen/Qwen2.5-7B-Instruct-AWQ", "Qwen/Qwen2.5-7B-Instruct", "awq-w4-g128"),
         ("RedHatAI/Llama-3.3-70B-Instruct-FP8-dynamic", "meta-llama/Llama-3.3-70B-Instruct", "fp8-per-channel-dynamic"),
         ("unsloth/llama-3-8b-bnb-4bit", "meta-llama/Meta-Llama-3-8B", "bnb-nf4"),
         ("TheBloke/Llama-2-13B-chat-AWQ", "meta-llama/Llama-2-13b-hf", "awq-w4-g128"),

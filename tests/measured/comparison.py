@@ -248,8 +248,10 @@ TERMS: dict[str, Callable[[Answer], Band | None]] = {
 
 
 def compare(engine: str, case: dict[str, Any], answer: Answer) -> Iterator[Row]:
-    """Rows of one case; a figure that the answer cannot give without a card is left out."""
+    """Rows of one case, by its first GPU or the one that printed; a figure that needs a card which is not stated is left out."""
     peak = answer["peak"]["device"]["expected"]
+    if "printed_by_gpu" in case:
+        answer = answer | {"gpus": [load for load in answer["gpus"] if case["printed_by_gpu"] in load["ranks"]]}
     for term, measured in case["measured"].items():
         band = TERMS[term](answer) if measured and term in TERMS else None
         if band is not None:
