@@ -142,7 +142,7 @@ def test_offers_as_gpuhunt_itself_writes_them_become_packages(catalog, tmp_path)
     with (tmp_path / "cloud.csv").open(newline="") as file:
         imported = gpuhunt_offers(catalog, csv.DictReader(file), provider="cloud", source="gpuhunt", as_of="2026-11-01")
     packages = loaded(imported, tmp_path).packages
-    taken = {number: packages.get(f"cloud:box-{number}:eu") for number in range(len(known))}
+    taken = {number: packages.find(f"cloud:box-{number}:eu") for number in range(len(known))}
     names = {gpu.name for number, gpu in enumerate(known) if taken[number]}
 
     assert 60 < imported.packages == sum(package is not None for package in taken.values())

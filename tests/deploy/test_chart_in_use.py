@@ -67,7 +67,8 @@ def test_test_pods_are_no_replicas(rendered, values):
     """Neither the Service nor the limits of the service's own pods take them for one."""
     selectors = [d["spec"]["selector"] for d in of_kind(rendered[values], "Service")]
     selectors += [d["spec"]["selector"]["matchLabels"] for d in of_kind(rendered[values], "PodDisruptionBudget")]
-    selectors += [d["spec"]["podSelector"]["matchLabels"] for d in of_kind(rendered[values], "NetworkPolicy")]
+    policies = [d for d in of_kind(rendered[values], "NetworkPolicy") if not d["metadata"]["name"].endswith("test")]
+    selectors += [d["spec"]["podSelector"]["matchLabels"] for d in policies]
     pods = [d["metadata"]["labels"] for d in rendered[values] if d["kind"] == "Pod"]
 
     assert pods
@@ -75,13 +76,27 @@ def test_test_pods_are_no_replicas(rendered, values):
 
 
 def test_where_callers_are_named_the_test_pods_are_among_them(rendered):
-    (policy,) = of_kind(rendered["values-full.yaml"], "NetworkPolicy")
+    policy = named(rendered["values-full.yaml"], "NetworkPolicy", "demo-tonnage")
     peers = [
         peer["podSelector"]["matchLabels"] for peer in policy["spec"]["ingress"][0]["from"] if "podSelector" in peer
     ]
     pods = [d["metadata"]["labels"] for d in rendered["values-full.yaml"] if d["kind"] == "Pod"]
 
     assert all(any(peer.items() <= labels.items() for peer in peers) for labels in pods)
+
+
+def test_test_pods_reach_the_service_and_nobody_else(rendered):
+    documents = rendered["values-full.yaml"]
+    policy = named(documents, "NetworkPolicy", "-test")["spec"]
+    (deployment,) = of_kind(documents, "Deployment")
+    names, service = policy["egress"]
+    (peer,) = service["to"]
+    pods = [d["metadata"]["labels"] for d in documents if d["kind"] == "Pod"]
+
+    assert all(policy["podSelector"]["matchLabels"].items() <= labels.items() for labels in pods)
+    assert peer["podSelector"]["matchLabels"].items() <= deployment["spec"]["template"]["metadata"]["labels"].items()
+    assert {53} == {port["port"] for port in names["ports"]}
+    assert "ingress" not in policy
 
 
 def test_the_monitor_finds_the_service_and_not_the_cache(rendered):
