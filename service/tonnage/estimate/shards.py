@@ -37,6 +37,8 @@ class WeightRules(Struct, frozen=True, eq=False):
     """Intermediate side of expert matrices, per rank. [elements]"""
     without_zeros: frozenset[str] = frozenset()
     """Families of formats whose packed zeros and group index a repack drops (Marlin with symmetric GPTQ)."""
+    scaled_zeros: frozenset[str] = frozenset()
+    """Families of formats whose zeros are kept multiplied with their scales (Machete)."""
     nests_scales: bool = False
     """bitsandbytes formats are double-quantized whatever is stored (quantized while loading)."""
     nested_scales_expanded: bool = False
@@ -189,6 +191,7 @@ def tensor_parts(tensor: Tensor, weight_format: WeightFormat, cut: Cut) -> tuple
         columns,
         weight_format,
         keeps_zeros=weight_format.family not in rules.without_zeros,
+        scaled_zeros=weight_format.family in rules.scaled_zeros,
         nested_block=_nested_block(weight_format, rules),
     )
 
@@ -219,7 +222,15 @@ _NESTED_BLOCK = 256
 """Absmax values per second-level absmax in bitsandbytes. [values]"""
 
 
-def _beside(rows: int, columns: int, form: WeightFormat, *, keeps_zeros: bool, nested_block: int | None) -> int:
+def _beside(
+    rows: int,
+    columns: int,
+    form: WeightFormat,
+    *,
+    keeps_zeros: bool,
+    nested_block: int | None,
+    scaled_zeros: bool = False,
+) -> int:
     if form.family == "bitsandbytes" and form.block_elements > 1:
         return weights.bitsandbytes_state(
             elements=rows * columns,
@@ -237,7 +248,8 @@ def _beside(rows: int, columns: int, form: WeightFormat, *, keeps_zeros: bool, n
     rest = form.matrix_bytes + (form.column_bytes * columns if keeps_zeros else 0)
     if form.group_size is None:
         return rest
-    bits = 8 * form.scale_bytes + (form.zero_bits if keeps_zeros else 0)
+    zero_bits = 8 * form.scale_bytes if scaled_zeros else form.zero_bits
+    bits = 8 * form.scale_bytes + (zero_bits if keeps_zeros else 0)
     return rest + weights.group_scales(
         out_features=rows, in_features=columns, group_size=form.group_size, scale_bits=bits
     )

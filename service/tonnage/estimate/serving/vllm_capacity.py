@@ -59,13 +59,21 @@ def kv_cache(pool: Amount, cut: Layout, chosen: Settings, blocks: Amount | None)
         state_bytes_per_sequence=max(cut.state_bytes),
         pool=Amount(max(0, pool.low), max(0, pool.expected), max(0, pool.high)),
         capacity_tokens=CapacityTokens(*printed),
-        max_concurrency=round(blocks.expected / per_request, 2) if per_request else None,
+        max_concurrency=_printed_concurrency(cut, chosen, blocks.expected, per_request),
         max_model_len=chosen.max_model_len,
         blocks=blocks.expected,
         block_size=cut.block_size,
         largest_max_model_len=largest_length(cut, chosen, blocks.expected),
         detail=_cache_detail(cut),
     )
+
+
+def _printed_concurrency(cut: Layout, chosen: Settings, blocks: int, per_request: int) -> float | None:
+    if not per_request:
+        return None
+    if chosen.legacy or chosen.release.concurrency_by_tokens:
+        return round(blocks * cut.block_size / chosen.max_model_len, 2)
+    return round(blocks / per_request, 2)
 
 
 def with_traffic(cache: KvCache, cut: Layout, chosen: Settings, wanted: Demand, blocks: Amount | None) -> KvCache:

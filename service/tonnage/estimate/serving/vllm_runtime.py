@@ -195,6 +195,8 @@ NO_GRAPHS = Graphs(size=exactly(0), estimate=exactly(0))
 
 def _constants(settings: Settings) -> GraphSize:
     core = settings.core
+    if settings.rocm and core.graphs_rocm is not None:
+        return core.graphs_rocm
     if core.graphs_other is None or settings.data_centre:
         return core.graphs
     return core.graphs_other
@@ -265,7 +267,7 @@ def graphs(shape: RankShape, settings: Settings, family: str, *, lora: bool, rec
         )
     known = settings.core.graphs
     real = int(law * known.v2_factor) if settings.runner_v2 else law
-    spread = known.spread if shape.experts is None else known.spread * 1.4
+    spread = max(known.spread, constants.spread) * (1 if shape.experts is None else 1.4)
     tuned = constants.recurrent_tuning if recurrent else 0
     size = Amount(int(real / spread), real, max(int(real * spread), real + tuned))
     if ranks > 1 and not settings.nvswitch:

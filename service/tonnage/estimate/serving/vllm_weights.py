@@ -43,13 +43,22 @@ _STACKED_MROPE = 4
 """Times the positions that a multimodal rotary table reserves in later releases."""
 _TOWERS = frozenset({"vision", "projector"})
 _DRAFTS = frozenset({"mtp"})
+_MACHETE = 9
+"""Major compute capability of the GPUs that Machete is written for."""
 _MARLIN_SINCE = 8
 """Major compute capability from which group formats are repacked for Marlin."""
 
 
 @remembered()
 def weight_rules(
-    release: Release, *, marlin: bool, images: bool, encoder_replicated: bool, mxfp4_backend: str, sharded: bool
+    release: Release,
+    *,
+    marlin: bool,
+    images: bool,
+    encoder_replicated: bool,
+    mxfp4_backend: str,
+    sharded: bool,
+    machete: bool = False,
 ) -> WeightRules:
     """
     Rules of a release; one object each, because results are kept by it.
@@ -61,6 +70,7 @@ def weight_rules(
         encoder_replicated: Every rank holds the whole tower.
         mxfp4_backend: Kernel of MXFP4 experts, "" for other formats.
         sharded: Experts are cut.
+        machete: The GPU has the kernel that newer releases prefer for group formats.
 
     Returns:
         Rules for `estimate.weights`.
@@ -78,6 +88,7 @@ def weight_rules(
         expert_intermediate_multiple=padding.intermediate,
         expert_values_multiple=padding.values,
         without_zeros=frozenset({"gptq"}) if marlin else frozenset(),
+        scaled_zeros=frozenset({"awq"}) if machete and release.awq_scaled_zeros else frozenset(),
         nested_scales_expanded=release.expands_bitsandbytes_scales,
         merges=True,
         stacks_experts=True,
@@ -114,6 +125,7 @@ def loaded_weights(workload: Workload, settings: Settings, kernel: Kernel) -> Lo
         encoder_replicated=settings.encoder_replicated,
         mxfp4_backend=kernel.name if kernel.family == "mxfp4" else "",
         sharded=expert_cut > 1,
+        machete=settings.major == _MACHETE,
     )
     return _loaded(
         with_whole_projections(workload.model),

@@ -89,6 +89,8 @@ class Core(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The baseline is taken before NCCL starts: its buffers are non-torch."""
     non_torch: NonTorch
     graphs: GraphSize
+    graphs_rocm: GraphSize | None = None
+    """Of AMD's cards, whose graphs keep the arguments of every kernel."""
     graphs_other: GraphSize | None = None
     """Of cards that are not for data centres (compute capability 8.6, 8.9, 12.0), which keep less; as the rest if there are
     none."""
@@ -226,6 +228,10 @@ class Vllm(Release, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """With full graphs it does not start when max_num_seqs exceeds the blocks for recurrent states; before, it captured less."""
     in_flight_batches: bool = False
     """Windows also reserve the batches in flight (asynchronous scheduling)."""
+    concurrency_by_tokens: bool = False
+    """The printed concurrency is tokens by length, not blocks by the blocks of a request; in V0 always."""
+    awq_scaled_zeros: bool = False
+    """AWQ runs on Machete where the GPU has it (9.0), which keeps zeros multiplied with their scales, in 16 bit."""
     expands_bitsandbytes_scales: bool = False
     """Double-quantized constants are expanded to fp32 at load."""
 
