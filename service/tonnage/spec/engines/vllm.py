@@ -74,6 +74,8 @@ class GraphSize(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The same for the V2 runner. [unitless]"""
     v2_factor: float = 1.0
     """Graphs of the V2 runner over those of the V1 runner. [unitless]"""
+    warm_spread: float = 1.0
+    """High end over the law where the compiled graph comes from a cache, if that is more than the spread. [unitless]"""
     spread: float
     """The truth is between the law / spread and the law x spread. [unitless]"""
 
