@@ -102,7 +102,8 @@ checkov: $(CHECKOV)/stamp $(if $(filter $(VENV)/%,$(TOOLS)),dev)
 	$(CHECKOV)/bin/checkov --config-file deploy/checkov.yaml -d .cache/chart --framework kubernetes
 	$(CHECKOV)/bin/checkov --config-file deploy/checkov.yaml -f Dockerfile --framework dockerfile
 
-# what optional extras bring: bulk sizing on Ray Data and Parquet, traces, SkyPilot's, dstack's and Ray's own checks, gpuhunt's offers
+# what optional extras bring: bulk sizing on Ray Data and Parquet, traces, SkyPilot's, dstack's and Ray's own checks, gpuhunt's offers,
+# the client of assistants' protocol
 # (about 1.5 GB)
 EXTRAS := .cache/extras
 $(EXTRAS)/stamp: requirements/extras.txt
@@ -113,4 +114,4 @@ $(EXTRAS)/stamp: requirements/extras.txt
 test-extras: $(EXTRAS)/stamp
 	$(EXTRAS)/bin/python -m pip --disable-pip-version-check -q install --no-deps --no-build-isolation -e .
 	$(EXTRAS)/bin/python -m pytest -W ignore tests/integrations/test_launchers.py tests/cli/test_bulk.py tests/api/test_tracing.py \
-	  tests/catalog/test_imports.py
+	  tests/catalog/test_imports.py tests/cli/test_mcp.py

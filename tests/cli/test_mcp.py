@@ -1,6 +1,9 @@
 """`tonnage mcp` speaks the Model Context Protocol: hello, the list of tools, calls, and errors that say what is wrong."""
 
+import importlib.util
 import json
+import os
+import sys
 
 import jsonschema
 import pytest
@@ -46,6 +49,32 @@ def test_a_session_over_standard_input_and_output(process):
     assert ["estimate", "fit", "models", "catalog"] == [tool["name"] for tool in tools["result"]["tools"]]
     assert "met" == answer["result"]["structuredContent"]["verdict"]
     assert "verdict    met" in answer["result"]["content"][0]["text"]
+
+
+async def test_the_protocols_own_client_gets_answers(repository):
+    """As an assistant starts it, from the configuration of the examples."""
+    if importlib.util.find_spec("mcp") is None:
+        pytest.skip("not run: the protocol's client is not installed (make test-extras)")
+    from mcp import ClientSession, StdioServerParameters, stdio_client
+
+    text = (repository / "examples" / "assistants" / "mcp.json").read_text()
+    configured = json.loads(text)["mcpServers"]["tonnage"]
+    assert "tonnage" == configured["command"]
+    server = StdioServerParameters(
+        command=sys.executable, args=["-m", "tonnage", *configured["args"]], env=dict(os.environ)
+    )
+    asked = {"model": LLAMA, "engine": "vllm", "max_model_len": 8192, "gpu": "l40s"}
+
+    async with stdio_client(server) as streams, ClientSession(*streams) as client:
+        hello = await client.initialize()
+        tools = await client.list_tools()
+        answer = await client.call_tool("estimate", asked)
+        refused = await client.call_tool("estimate", {"model": "nobody/nothing"})
+
+    assert "tonnage" == hello.server_info.name
+    assert ["estimate", "fit", "models", "catalog"] == [tool.name for tool in tools.tools]
+    assert (False, "met") == (bool(answer.is_error), answer.structured_content["verdict"])
+    assert refused.is_error
 
 
 @pytest.mark.parametrize("arguments", [[1], "gpu", 0])
