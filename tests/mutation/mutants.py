@@ -2,7 +2,7 @@
 Small wrong changes to functions.
 
 A mutant replaces the code object of one function, so nothing is imported twice and every caller sees the change.
-Left alone: docstrings, annotations, decorators, defaults, and the words of a refusal.
+Left alone: docstrings, annotations, decorators, defaults, the words of a refusal, and what only asserts (`assert`, `strict=`).
 """
 
 import ast
@@ -68,6 +68,8 @@ def _own_nodes(function: ast.FunctionDef) -> Iterator[ast.expr | ast.stmt]:
 def _children(node: ast.AST) -> Iterator[ast.AST]:
     for name, value in ast.iter_fields(node):
         if name in ("annotation", "returns", "decorator_list"):
+            continue
+        if isinstance(node, ast.keyword) and node.arg == "strict":
             continue
         yield from (child for child in (value if isinstance(value, list) else [value]) if isinstance(child, ast.AST))
 
