@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tonnage.estimate.accounts import decisive
 from tonnage.estimate.assemble import judge, screen
 from tonnage.estimate.totals import summed, total
 from tonnage.spec.report import Account, Amount, GpuLoad, MemoryItem, PhaseItems
@@ -50,7 +51,7 @@ def accounts(draw):
 @given(account=accounts(), reserve=SIZES, fraction=st.sampled_from([0.0, 0.2]))
 def test_screening_finds_what_judging_finds(account, reserve, fraction):
     workload = SimpleNamespace(reserve_bytes=reserve, reserve_fraction=fraction)
-    judged, screened = judge(workload, account), screen(workload, account)
+    judged, screened = judge(workload, account), screen(workload, decisive(account))
 
     assert judged.required == screened.required
     assert judged.claim == screened.claim

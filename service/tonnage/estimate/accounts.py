@@ -8,8 +8,9 @@ from msgspec.structs import replace
 
 from tonnage.estimate.contradictions import refuse_experts
 from tonnage.estimate.identity_cache import results_of_this_thread
+from tonnage.estimate.totals import device_peak, load_needs
 from tonnage.kept import Kept, weigh
-from tonnage.spec.report import Account
+from tonnage.spec.report import Account, Amount, Deciding
 from tonnage.spec.workload import Workload
 
 KEPT = 1024
@@ -38,17 +39,41 @@ def account_of(workload: Workload) -> Account:
     )
 
 
-def deciding_of(workload: Workload) -> Account:
-    """The same for comparing many layouts: what decides is enough, and is not kept."""
+def deciding_of(workload: Workload) -> Deciding:
+    """What of the account decides, for comparing many layouts; that of an engine which tells it apart is not kept."""
     if workload.serving is None or workload.gpu is None:
-        return account_of(workload)
+        return decisive(account_of(workload))
     from tonnage.estimate.serving import deciding  # noqa: PLC0415  (as in `_account`)
 
     refuse_experts(workload)
-    account = deciding(workload)
-    if account is None:
-        return account_of(workload)
-    return replace(account, findings=account.findings + workload.findings) if workload.findings else account
+    part = deciding(workload)
+    if part is None:
+        return decisive(account_of(workload))
+    return replace(part, findings=part.findings + workload.findings) if workload.findings else part
+
+
+def decisive(account: Account) -> Deciding:
+    """
+    What of an account decides.
+
+    Args:
+        account: Of an engine, a framework or neither.
+
+    Returns:
+        Its loads summed by the device counter, its claim, findings and host.
+
+    Raises:
+        ValueError: It has no loads.
+    """
+    claimed = account.claimed_bytes is not None
+    peaks = [(load, device_peak(load.phases, claimed)) for load in account.loads]
+    needs = [load_needs(load, peak, claimed=claimed) for load, peak in peaks]
+    claim = max([peak.device for _, peak in peaks], key=_expected) if claimed else None
+    return Deciding(max(needs, key=_expected), claim, account.findings, account.host)
+
+
+def _expected(amount: Amount) -> int:
+    return amount.expected
 
 
 def key_of(workload: Workload) -> tuple[Any, ...]:

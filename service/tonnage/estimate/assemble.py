@@ -10,7 +10,7 @@ from tonnage.estimate.accounts import account_of
 from tonnage.estimate.identity import digest, model_report, versions
 from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.rules import rules_of_thumb
-from tonnage.estimate.totals import Summed, device_peak, largest_items, needed, summed, total
+from tonnage.estimate.totals import Summed, largest_items, load_needs, summed, total
 from tonnage.spec.card import Measurement
 from tonnage.spec.facts import Gpu
 from tonnage.spec.report import (
@@ -18,6 +18,7 @@ from tonnage.spec.report import (
     Account,
     Amount,
     Capacity,
+    Deciding,
     Estimate,
     Finding,
     GpuLoad,
@@ -55,7 +56,7 @@ def judge(workload: Workload, account: Account) -> Judgement:
     claimed = account.claimed_bytes is not None
     sums = [summed(load.phases, claimed) for load in account.loads]
     gpus = tuple(map(_gpu_report, account.loads, sums))
-    needs = tuple([_needed(load, found, claimed) for load, found in zip(account.loads, sums, strict=True)])
+    needs = tuple([load_needs(load, found, claimed=claimed) for load, found in zip(account.loads, sums, strict=True)])
     worst, derived = 0, needs[0]
     if len(gpus) > 1:
         worst = max(range(len(gpus)), key=lambda i: gpus[i].peak.device.expected)
@@ -72,39 +73,21 @@ class Screening(NamedTuple):
     claim: Amount | None
 
 
-def screen(workload: Workload, account: Account) -> Screening:
+def screen(workload: Workload, deciding: Deciding) -> Screening:
     """
     What `judge` finds required and claimed, without its items and other counters.
 
     Args:
         workload: Resolved card.
-        account: What its engine or framework makes of it.
+        deciding: What of its account decides.
 
     Returns:
         The same amounts as `judge`.
     """
-    claimed = account.claimed_bytes is not None
-    peak: Amount | None = None
-    derived: Amount | None = None
-    for load in account.loads:
-        device, need = _device_peak(load, claimed)
-        peak = device if peak is None or device.expected > peak.expected else peak
-        derived = need if derived is None or need.expected > derived.expected else derived
-    if peak is None or derived is None:
-        raise ValueError("an account without loads")
-    reserve = workload.reserve_bytes + int(workload.reserve_fraction * derived.expected)
-    required = Amount(derived.low + reserve, derived.expected + reserve, derived.high + reserve) if reserve else derived
-    return Screening(required, peak if claimed else None)
-
-
-def _device_peak(load: GpuLoad, claimed: bool) -> tuple[Amount, Amount]:
-    """Device total of the worst phase, and of the worst with the claimed pool replaced by the demand."""
-    found = device_peak(load.phases, claimed)
-    if load.needed is not None:
-        return found.device, load.needed
-    if load.demand_kv is None or not claimed:
-        return found.device, found.device
-    return found.device, needed(found, load.demand_kv)
+    needs = deciding.needed
+    reserve = workload.reserve_bytes + int(workload.reserve_fraction * needs.expected)
+    required = Amount(needs.low + reserve, needs.expected + reserve, needs.high + reserve) if reserve else needs
+    return Screening(required, deciding.claim)
 
 
 def verdict(judged: Screening | Judgement, usable: int, findings: tuple[Finding, ...]) -> Verdict:
@@ -166,13 +149,6 @@ def _gpu_report(load: GpuLoad, found: Summed) -> GpuReport:
         device=found.highest,
     )
     return GpuReport(ranks=load.ranks, stage=load.stage, peak=peak, items=found.items, phases=found.phases)
-
-
-def _needed(load: GpuLoad, found: Summed, claimed: bool) -> Amount:
-    """Device peak with the claimed pool replaced by what the demand needs of it."""
-    if load.needed is not None:
-        return load.needed
-    return found.device if load.demand_kv is None or not claimed else needed(found, load.demand_kv)
 
 
 def _capacity(workload: Workload) -> Capacity | None:

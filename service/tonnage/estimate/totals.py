@@ -12,7 +12,7 @@ from math import isqrt
 from typing import NamedTuple
 
 from tonnage.estimate.identity_cache import remembered
-from tonnage.spec.report import Amount, Counters, MemoryItem, Phase, PhaseItems
+from tonnage.spec.report import Amount, Counters, GpuLoad, MemoryItem, Phase, PhaseItems
 
 Sum = tuple[int, int, int]
 """Expected bytes of items, and the squares of their half-widths below and above."""
@@ -169,6 +169,23 @@ def needed(found: Summed | DevicePeak, demand: Amount) -> Amount:
     return joined(rest, demand)
 
 
+def load_needs(load: GpuLoad, found: Summed | DevicePeak, *, claimed: bool) -> Amount:
+    """
+    What a GPU must really hold.
+
+    Args:
+        load: Its phases, and what it needs where the account says so itself.
+        found: Totals of the load.
+        claimed: The engine claims a pool.
+
+    Returns:
+        Device peak, with the claimed pool replaced by what the demand needs of it. [bytes]
+    """
+    if load.needed is not None:
+        return load.needed
+    return found.device if load.demand_kv is None or not claimed else needed(found, load.demand_kv)
+
+
 def total(items: Iterable[MemoryItem], *, claimed: bool = False) -> Counters:
     """
     Sum of the items of one moment by counter.
@@ -265,6 +282,9 @@ def largest_items(phases: Sequence[Phase]) -> tuple[MemoryItem, ...]:
 
 def joined(rest: Amount, demand: Amount) -> Amount:
     """Two independent amounts alive together. [bytes]"""
+    if demand.low == demand.high:
+        size = demand.expected
+        return Amount(rest.low + size, rest.expected + size, rest.high + size)
     below = (rest.expected - rest.low) ** 2 + (demand.expected - demand.low) ** 2
     above = (rest.high - rest.expected) ** 2 + (demand.high - demand.expected) ** 2
     return banded(rest.expected + demand.expected, below, above)

@@ -99,8 +99,9 @@ class Found(Struct, eq=False, gc=False):
 
     @property
     def excluded_by(self) -> Judged | None:
-        """First requirement that excludes it."""
-        return next((j for part in self.parts for j in part if j.status == EXCLUDED), None)
+        """First requirement that excludes it; of what was excluded before all were judged, one of the layout's."""
+        parts = self._parts or (self.judge.of_layout(self.technical)[0],)
+        return next((j for part in parts for j in part if j.status == EXCLUDED), None)
 
     @property
     def missing(self) -> tuple[Judged, ...]:

@@ -8,7 +8,8 @@ from tonnage.catalog import Catalog, resolve
 from tonnage.catalog.gpus import find_gpu
 from tonnage.catalog.models import find_model
 from tonnage.errors import SizingError, UnknownName
-from tonnage.estimate.assemble import Screening, account_of, compare, screen, verdict
+from tonnage.estimate.accounts import account_of, decisive
+from tonnage.estimate.assemble import Screening, compare, screen, verdict
 from tonnage.estimate.identity import fingerprint, versions
 from tonnage.spec.facts import Gpu, ModelFacts
 from tonnage.spec.fit_models import FittingModel, ModelsAnswer, ModelsConsidered, ModelsRequest, NotEstimated
@@ -90,7 +91,7 @@ def _wanted(facts: ModelFacts, request: ModelsRequest) -> bool:
 def _judged(catalog: Catalog, request: ModelsRequest, name: str) -> _Judged:
     workload = resolve(catalog, request.card(name))
     account = account_of(workload)
-    screened = screen(workload, account)
+    screened = screen(workload, decisive(account))
     assert workload.gpu is not None  # noqa: S101  (the request names one)
     found = verdict(screened, workload.gpu.memory_usable_bytes, account.findings)
     return _Judged(workload, account, screened, found)

@@ -180,19 +180,19 @@ def estimated(
         technical.sharding = sharding
     technical.workload = workload
     try:
-        account = deciding_of(workload)
+        deciding = deciding_of(workload)
     except (ContradictoryWorkload, Unsupported) as error:
         return technical.refuse(error.detail)
-    screened = screen(workload, account)
+    screened = screen(workload, deciding)
     usable = gpu.memory_usable_bytes
-    technical.findings, technical.required = account.findings, screened.required
+    technical.findings, technical.required = deciding.findings, screened.required
     worst = VERDICT_ORDER[verdict(screened, usable, ())]
     if spare:
         worst = max(worst, VERDICT_ORDER[compare(screened.required, usable - int(usable * spare))])
-    technical.verdict = max([worst, *(VERDICT_ORDER[f.status] for f in account.findings)])
+    technical.verdict = max([worst, *(VERDICT_ORDER[f.status] for f in deciding.findings)])
     technical.fits = worst == 0 and technical.verdict < VERDICT_ORDER["excluded"]
-    if account.host is not None:
-        technical.host, technical.disk = account.host.memory, account.host.disk_bytes
+    if deciding.host is not None:
+        technical.host, technical.disk = deciding.host.memory, deciding.host.disk_bytes
     if workload.measurements:
         _measure(technical, workload, account_of(workload))
     return technical.ranked()

@@ -314,6 +314,17 @@ class GpuLoad(Struct, frozen=True, gc=False, kw_only=True):
     None: the pool is the demand (engines that allocate as needed, training)."""
 
 
+class Deciding(Struct, frozen=True, gc=False):
+    """What of an account decides, by the device counter alone: for comparing many layouts."""
+
+    needed: Amount
+    """What the GPU that needs most must hold, without the caller's reserve. [bytes]"""
+    claim: Amount | None
+    """What an engine that claims by a fraction takes on its fullest GPU; None of engines that allocate as needed."""
+    findings: tuple[Finding, ...] = ()
+    host: Host | None = None
+
+
 class Account(Struct, frozen=True, gc=False, kw_only=True):
     """What one engine or framework makes of a workload, before capacity is looked at."""
 

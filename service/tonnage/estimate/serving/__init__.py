@@ -8,7 +8,7 @@ from tonnage.errors import Unsupported
 from tonnage.estimate.serving import llama_cpp, mlx, ollama, sglang, tensorrt_llm, tgi, transformers, vllm
 from tonnage.estimate.serving.bare_count import without_architecture
 from tonnage.spec import card
-from tonnage.spec.report import Account, GpuLoad
+from tonnage.spec.report import Account, Deciding, GpuLoad
 from tonnage.spec.workload import Workload
 
 __all__ = ["account", "deciding"]
@@ -25,19 +25,19 @@ _ACCOUNTS: dict[type[card.ServingCommon], Callable[[Workload], Account]] = {
 }
 
 
-_DECIDING: dict[type[card.ServingCommon], Callable[[Workload], Account]] = {card.Vllm: vllm.deciding}
-"""Engines whose account tells what decides from what is only shown."""
+_DECIDING: dict[type[card.ServingCommon], Callable[[Workload], Deciding]] = {card.Vllm: vllm.deciding}
+"""Engines that tell what decides from what is only shown."""
 
 
-def deciding(workload: Workload) -> Account | None:
+def deciding(workload: Workload) -> Deciding | None:
     """
-    What of an account decides whether the card fits: loads that differ, claim, host and findings.
+    What of an account decides whether the card fits.
 
     Args:
         workload: Resolved card with a serving part and a GPU.
 
     Returns:
-        Part of `account`; None where only the whole is known.
+        What follows from `account` too; None where only the whole is known.
     """
     part = _DECIDING.get(type(workload.serving))  # type: ignore[arg-type]
     return None if part is None or not workload.model.known else part(workload)

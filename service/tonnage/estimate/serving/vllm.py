@@ -1,10 +1,12 @@
 """vLLM's accounting: budget, weights, profile run, cache pool and graphs of every distinct GPU."""
 
 from collections.abc import Iterator
+from operator import attrgetter
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from tonnage.estimate import totals
 from tonnage.estimate.serving import moe_kernels, vllm_capacity, vllm_findings, vllm_items
 from tonnage.estimate.serving.demand import demand
 from tonnage.estimate.serving.drafts import Draft, draft
@@ -18,11 +20,12 @@ from tonnage.estimate.serving.vllm_weights import (
     expert_ranks,
     loaded_weights,
 )
+from tonnage.estimate.totals import DevicePeak
 from tonnage.estimate.weights import StageWeights
 from tonnage.laws import budget
 from tonnage.spec import card
 from tonnage.spec.facts import Gpu
-from tonnage.spec.report import Account, Amount, GpuLoad, Host, KvCache, PhaseItems, exactly
+from tonnage.spec.report import Account, Amount, Deciding, GpuLoad, Host, KvCache, PhaseItems, exactly
 from tonnage.spec.workload import Workload
 
 _LATENT_ALIGN = 64
@@ -40,8 +43,10 @@ class Frame(Struct, frozen=True, kw_only=True):
     blocks: Amount | None
     phases: tuple[tuple[PhaseItems, ...], ...]
     """By rank; empty without a card, whose pool is what the traffic needs."""
-    distinct: tuple[tuple[RankAccount, tuple[PhaseItems, ...], int], ...]
-    """Ranks that differ from the one before them, their phases and what a block costs them. [bytes]"""
+    peaks: tuple[tuple[DevicePeak, int], ...]
+    """Device peak of each distinct rank and what a block costs it, as far as ranks differ; empty without a card. [bytes]"""
+    device: Amount
+    """Largest of the peaks. [bytes]"""
     claimed: int | None
     offloaded: int
     """Weights kept in host memory over all ranks. [bytes]"""
@@ -83,28 +88,29 @@ def account(workload: Workload) -> Account:
     )
 
 
-def deciding(workload: Workload) -> Account:
+def deciding(workload: Workload) -> Deciding:
     """
-    What of the account decides: its different loads, the claim, host and findings, without what is only shown.
+    What of the account decides, without what is only shown.
 
     Args:
         workload: Resolved card for vLLM, with a GPU.
 
     Returns:
-        The account without its cache, notes, and loads that repeat the one before.
+        The need of the GPU that needs most, the claim, host and findings.
     """
     frame, chosen = _framed(workload)
     facts = _facts(workload, frame, chosen)
-    loads = [
-        GpuLoad(ranks=rank.ranks, stage=rank.stage, phases=phases, demand_kv=exactly(facts.needed_blocks * block))
-        for rank, phases, block in frame.distinct
-    ]
-    return Account(
-        loads=tuple(loads),
-        claimed_bytes=frame.claimed,
-        host=vllm_items.host(workload, chosen, frame.offloaded),
-        findings=vllm_findings.findings(facts),
+    needs = [totals.needed(peak, exactly(facts.needed_blocks * block)) for peak, block in frame.peaks]
+    return Deciding(
+        _largest(needs) if frame.claimed is not None else frame.device,
+        frame.device if frame.claimed is not None else None,
+        vllm_findings.findings(facts),
+        vllm_items.host(workload, chosen, frame.offloaded),
     )
+
+
+def _largest(amounts: list[Amount]) -> Amount:
+    return amounts[0] if len(amounts) == 1 else max(amounts, key=attrgetter("expected"))
 
 
 def _facts(workload: Workload, frame: Frame, chosen: Settings) -> vllm_findings.Facts:
@@ -192,6 +198,8 @@ def _frame(workload: Workload, _reach: int | None) -> Frame:
     if blocks is not None:
         claims = [blocks.expected * cut.block_bytes(rank.stage) for rank in ranks]
         phases = _phases(workload, chosen, ranks, claims)
+    claimed = _claim(total, chosen)
+    peaks = _peaks(ranks, phases, cut, claimed=claimed is not None)
     return Frame(
         chosen=chosen,
         ranks=ranks,
@@ -199,8 +207,9 @@ def _frame(workload: Workload, _reach: int | None) -> Frame:
         total=total,
         blocks=blocks,
         phases=phases,
-        distinct=_distinct(ranks, phases, cut),
-        claimed=_claim(total, chosen),
+        peaks=peaks,
+        device=_largest([peak.device for peak, _ in peaks]) if peaks else exactly(0),
+        claimed=claimed,
         offloaded=sum(r.offloaded * len(r.ranks) for r in ranks),
         drafted=drafted.weights > 0,
     )
@@ -221,15 +230,14 @@ def _phases(
     return tuple(found)
 
 
-def _distinct(
-    ranks: tuple[RankAccount, ...], phases: tuple[tuple[PhaseItems, ...], ...], cut: Layout
-) -> tuple[tuple[RankAccount, tuple[PhaseItems, ...], int], ...]:
-    found: list[tuple[RankAccount, tuple[PhaseItems, ...], int]] = []
-    for rank, items in zip(ranks, phases, strict=False):
-        block = cut.block_bytes(rank.stage)
-        if not found or items is not found[-1][1] or block != found[-1][2]:
-            found.append((rank, items, block))
-    return tuple(found)
+def _peaks(
+    ranks: tuple[RankAccount, ...], phases: tuple[tuple[PhaseItems, ...], ...], cut: Layout, *, claimed: bool
+) -> tuple[tuple[DevicePeak, int], ...]:
+    found = [
+        (totals.device_peak(items, claimed), cut.block_bytes(rank.stage))
+        for rank, items in zip(ranks, phases, strict=False)
+    ]
+    return tuple(dict.fromkeys(found))
 
 
 _PLANS = Plans(_plan, card.Vllm)
