@@ -39,17 +39,30 @@ def account_of(workload: Workload) -> Account:
     )
 
 
-def deciding_of(workload: Workload) -> Deciding:
-    """What of the account decides, for comparing many layouts; that of an engine which tells it apart is not kept."""
-    if workload.serving is None or workload.gpu is None:
-        return decisive(account_of(workload))
-    from tonnage.estimate.serving import deciding  # noqa: PLC0415  (as in `_account`)
+def comparing(workload: Workload) -> Callable[[Workload], Deciding]:
+    """
+    How layouts of one card are compared.
 
-    refuse_experts(workload)
-    part = deciding(workload)
-    if part is None:
-        return decisive(account_of(workload))
-    return replace(part, findings=part.findings + workload.findings) if workload.findings else part
+    Args:
+        workload: Resolved card.
+
+    Returns:
+        What of the account decides, of the same card on any GPU and placement. An engine that tells it apart works out only
+        that, and nothing of it is kept; otherwise it follows from the account.
+    """
+    from tonnage.estimate import serving  # noqa: PLC0415  (as in `_account`)
+
+    apart = None if workload.serving is None else serving.comparing(workload)
+    if apart is None:
+        return lambda placed: decisive(account_of(placed))
+    of_card = workload.findings
+
+    def deciding(placed: Workload) -> Deciding:
+        refuse_experts(placed)
+        found = apart(placed)
+        return replace(found, findings=found.findings + of_card) if of_card else found
+
+    return deciding
 
 
 def decisive(account: Account) -> Deciding:

@@ -44,7 +44,7 @@ def reestimate_on(search: Search, base: Found) -> Reestimate:
     technical = base.technical
 
     def reestimate(card: SizingCard) -> Estimate:
-        variant = Variant(resolve(search.catalog, card), technical.variant.kv_cache_dtype)
+        variant = Variant.of(resolve(search.catalog, card), technical.variant.kv_cache_dtype)
         placement = replace(card.placement, gpu=None)
         tried = estimated(variant, technical.gpu, technical.gpus, placement, spare=search.need.spare)
         if tried.workload is None or tried.account is None:

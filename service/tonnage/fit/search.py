@@ -236,4 +236,4 @@ def _variant(
         if kv_dtype != "auto":
             catalog.kv_formats.get(kv_dtype, "/offer/allow/kv_cache_dtypes")
         card = replace(card, serving=replace(card.serving, kv_cache_dtype=kv_dtype))
-    return Variant(resolve(catalog, card, fetch=fetch), kv_dtype)
+    return Variant.of(resolve(catalog, card, fetch=fetch), kv_dtype)

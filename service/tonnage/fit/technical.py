@@ -1,19 +1,19 @@
 """One layout of one format on one GPU: estimated once, shared by every package that carries that GPU."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from tonnage.errors import ContradictoryWorkload, Unsupported
-from tonnage.estimate.accounts import account_of, deciding_of
+from tonnage.estimate.accounts import account_of, comparing
 from tonnage.estimate.assemble import Judgement, assemble, compare, judge, screen, verdict
 from tonnage.estimate.placement import layouts, refusal
 from tonnage.evidence.reconcile import reconciled
 from tonnage.fit.need import Need
 from tonnage.spec.card import Placement
 from tonnage.spec.facts import Gpu, WeightFormat
-from tonnage.spec.report import VERDICT_ORDER, Account, Amount, Finding
+from tonnage.spec.report import VERDICT_ORDER, Account, Amount, Deciding, Finding
 from tonnage.spec.workload import Workload
 
 SHARDED = {
@@ -34,6 +34,19 @@ class Variant(NamedTuple):
 
     workload: Workload
     kv_cache_dtype: str | None
+    deciding: Callable[[Workload], Deciding]
+    """What of its account decides on a GPU and a placement."""
+
+    @classmethod
+    def of(cls, workload: Workload, kv_cache_dtype: str | None) -> "Variant":
+        """
+        A variant of the card.
+
+        Args:
+            workload: Resolved, without a GPU.
+            kv_cache_dtype: Cache type that was tried, None where the card's own stays.
+        """
+        return cls(workload, kv_cache_dtype, comparing(workload))
 
     @property
     def name(self) -> tuple[str, str | None]:
@@ -180,7 +193,7 @@ def estimated(
         technical.sharding = sharding
     technical.workload = workload
     try:
-        deciding = deciding_of(workload)
+        deciding = variant.deciding(workload)
     except (ContradictoryWorkload, Unsupported) as error:
         return technical.refuse(error.detail)
     screened = screen(workload, deciding)

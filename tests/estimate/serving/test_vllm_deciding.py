@@ -7,7 +7,7 @@ import pytest
 
 from tonnage.catalog import load_catalog, resolve
 from tonnage.errors import SizingError
-from tonnage.estimate.accounts import account_of, deciding_of, decisive
+from tonnage.estimate.accounts import account_of, comparing, decisive
 from tonnage.spec.card import SizingCard
 
 CATALOG = load_catalog()
@@ -44,6 +44,6 @@ def test_the_deciding_part_finds_what_the_whole_account_finds(model):
         except SizingError:
             continue
 
-        assert decisive(whole) == deciding_of(workload)
+        assert decisive(whole) == comparing(workload)(workload)
         compared += 1
     assert compared > 50

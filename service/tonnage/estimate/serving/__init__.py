@@ -11,7 +11,7 @@ from tonnage.spec import card
 from tonnage.spec.report import Account, Deciding, GpuLoad
 from tonnage.spec.workload import Workload
 
-__all__ = ["account", "deciding"]
+__all__ = ["account", "comparing"]
 
 _ACCOUNTS: dict[type[card.ServingCommon], Callable[[Workload], Account]] = {
     card.Vllm: vllm.account,
@@ -25,22 +25,24 @@ _ACCOUNTS: dict[type[card.ServingCommon], Callable[[Workload], Account]] = {
 }
 
 
-_DECIDING: dict[type[card.ServingCommon], Callable[[Workload], Deciding]] = {card.Vllm: vllm.deciding}
+_COMPARISONS: dict[type[card.ServingCommon], Callable[[Workload], Callable[[Workload], Deciding]]] = {
+    card.Vllm: vllm.Comparison
+}
 """Engines that tell what decides from what is only shown."""
 
 
-def deciding(workload: Workload) -> Deciding | None:
+def comparing(workload: Workload) -> Callable[[Workload], Deciding] | None:
     """
-    What of an account decides whether the card fits.
+    How layouts of a card are compared.
 
     Args:
-        workload: Resolved card with a serving part and a GPU.
+        workload: Resolved card with a serving part.
 
     Returns:
-        What follows from `account` too; None where only the whole is known.
+        What of the account decides, of the same card on any GPU and placement; None where only the whole account is known.
     """
-    part = _DECIDING.get(type(workload.serving))  # type: ignore[arg-type]
-    return None if part is None or not workload.model.known else part(workload)
+    found = _COMPARISONS.get(type(workload.serving))  # type: ignore[arg-type]
+    return None if found is None or not workload.model.known else found(workload)
 
 
 def account(workload: Workload) -> Account:

@@ -41,6 +41,7 @@ class Plans(Generic[P]):
         names = [n for n in settings.__struct_fields__ if n not in _TRAFFIC | apart]
         self._plain = attrgetter(*(n for n in names if n not in _NESTED))
         self._nested = attrgetter(*(n for n in names if n in _NESTED))
+        self._families: Kept[tuple[Any, ...], tuple[Workload, object]] = Kept(_MOST)
         self._kept: Kept[tuple[Any, ...], tuple[Workload, P]] = Kept(_MOST)
 
     def of(self, workload: Workload, *given: object) -> P:
@@ -54,9 +55,21 @@ class Plans(Generic[P]):
         Returns:
             Plan.
         """
+        return self.of_family(self.family(workload), workload, *given)
+
+    def family(self, workload: Workload) -> object:
+        """What stands for all workloads that differ from one in GPU, placement and traffic only."""
+        key = self._key(workload)
+        kept = self._families.get(key)
+        if kept is None:
+            kept = self._families.keep(key, (workload, object()))
+        return kept[1]
+
+    def of_family(self, family: object, workload: Workload, *given: object) -> P:
+        """The plan of a workload whose family is known."""
         if results_of_this_thread() is not None:
             return self._build(workload, *given)
-        key = (*self._key(workload), *given)
+        key = (family, id(workload.gpu), _PLACEMENT(workload.placement), *given)
         kept = self._kept.get(key)
         if kept is None:
             kept = self._kept.keep(key, (workload, self._build(workload, *given)))
@@ -71,10 +84,8 @@ class Plans(Generic[P]):
             id(workload.weight_format),
             workload.weight_bytes,
             id(workload.profile),
-            id(workload.gpu),
             id(workload.draft),
             *(map(id, workload.kv_formats) if workload.kv_formats is not None else ()),
-            _PLACEMENT(workload.placement),
             self._plain(workload.serving),
             nested if plain else msgspec.json.encode(nested),
         )

@@ -16,6 +16,7 @@ from tonnage.estimate.serving.vllm_compressed_cache import BLOCK, compressed_lay
 from tonnage.estimate.serving.vllm_ranks import Common, RankAccount, rank_accounts
 from tonnage.estimate.serving.vllm_runtime import outside
 from tonnage.estimate.serving.vllm_settings import Settings, reach, settings, traits
+from tonnage.estimate.serving.vllm_support import too_long
 from tonnage.estimate.serving.vllm_weights import (
     expert_ranks,
     loaded_weights,
@@ -39,8 +40,9 @@ class Frame(Struct, frozen=True, kw_only=True):
     chosen: Settings
     ranks: tuple[RankAccount, ...]
     layout: Layout
-    total: Amount | None
     blocks: Amount | None
+    facts: vllm_findings.Facts
+    standing: vllm_findings.Standing
     phases: tuple[tuple[PhaseItems, ...], ...]
     """By rank; empty without a card, whose pool is what the traffic needs."""
     peaks: tuple[tuple[DevicePeak, int], ...]
@@ -75,60 +77,75 @@ def account(workload: Workload) -> Account:
     """
     found = plan(workload)
     frame = found.frame
-    facts = _facts(workload, frame, found.chosen)
+    asked = _asked(workload, frame, found.chosen)
     return Account(
-        loads=tuple(_loads(found, workload, facts.needed_blocks)),
-        kv_cache=vllm_capacity.with_traffic(found.cache, frame.layout, found.chosen, facts.demand, frame.blocks),
+        loads=tuple(_loads(found, workload, asked.needed_blocks)),
+        kv_cache=vllm_capacity.with_traffic(found.cache, frame.layout, found.chosen, asked.demand, frame.blocks),
         claimed_bytes=frame.claimed,
         host=found.host,
         assumptions=found.chosen.assumptions,
         unknowns=found.unknowns,
         invalidated_by=vllm_findings.INVALIDATED_BY,
-        findings=vllm_findings.findings(facts),
+        findings=vllm_findings.findings(frame.facts, frame.standing, asked),
     )
 
 
-def deciding(workload: Workload) -> Deciding:
-    """
-    What of the account decides, without what is only shown.
+class Comparison:
+    """Compares layouts of one card by what decides; what they have in common is worked out once."""
 
-    Args:
-        workload: Resolved card for vLLM, with a GPU.
+    def __init__(self, workload: Workload) -> None:
+        """
+        A comparison without layouts yet.
 
-    Returns:
-        The need of the GPU that needs most, the claim, host and findings.
-    """
-    frame, chosen = _framed(workload)
-    facts = _facts(workload, frame, chosen)
-    needs = [totals.needed(peak, exactly(facts.needed_blocks * block)) for peak, block in frame.peaks]
-    return Deciding(
-        _largest(needs) if frame.claimed is not None else frame.device,
-        frame.device if frame.claimed is not None else None,
-        vllm_findings.findings(facts),
-        vllm_items.host(workload, chosen, frame.offloaded),
-    )
+        Args:
+            workload: Resolved card for vLLM; those that are compared differ from it in GPU and placement only.
+        """
+        self._family = _FRAMES.family(workload)
+        self._reach: dict[tuple[Gpu | None, bool], int | None] = {}
+        self._asked: dict[tuple[Layout, int, int, int], vllm_findings.Asked] = {}
+
+    def __call__(self, workload: Workload) -> Deciding:
+        """
+        What of the account decides, without what is only shown.
+
+        Args:
+            workload: The card on a GPU and a placement.
+
+        Returns:
+            The need of the GPU that needs most, the claim, host and findings.
+        """
+        frame, chosen = self._framed(workload)
+        key = (frame.layout, workload.placement.data_parallel_size, chosen.in_flight_tokens, chosen.spare_states)
+        asked = self._asked.get(key)
+        if asked is None:
+            asked = self._asked[key] = _asked(workload, frame, chosen)
+        claim = None if frame.claimed is None else frame.device
+        blocks = asked.needed_blocks
+        needs = (totals.needed(peak, exactly(blocks * block)) for peak, block in frame.peaks)
+        return Deciding(
+            frame.device if claim is None else max(needs, key=attrgetter("expected")),
+            claim,
+            vllm_findings.findings(frame.facts, frame.standing, asked),
+            vllm_items.host(workload, chosen, frame.offloaded),
+        )
+
+    def _framed(self, workload: Workload) -> tuple[Frame, Settings]:
+        key = (workload.gpu, workload.placement.pipeline_parallel_size > 1)
+        reaching = self._reach.get(key, -1)
+        if reaching == -1:
+            reaching = self._reach[key] = reach(workload)
+        frame = _FRAMES.of_family(self._family, workload, reaching)
+        return frame, _with_length(frame.chosen, workload, reaching)
 
 
-def _largest(amounts: list[Amount]) -> Amount:
-    return amounts[0] if len(amounts) == 1 else max(amounts, key=attrgetter("expected"))
-
-
-def _facts(workload: Workload, frame: Frame, chosen: Settings) -> vllm_findings.Facts:
-    """The frame with what the card asks of it: the blocks of its traffic, and of its longest request."""
-    serving, cut = workload.serving, frame.layout
+def _asked(workload: Workload, frame: Frame, chosen: Settings) -> vllm_findings.Asked:
+    """The blocks of a card's traffic, and of its longest request."""
+    serving, cut, length = workload.serving, frame.layout, chosen.max_model_len
     assert isinstance(serving, card.Vllm)  # noqa: S101  (dispatch is by this type)
-    wanted = demand(serving, workload.placement, chosen.max_model_len)
-    return vllm_findings.Facts(
-        workload=workload,
-        settings=chosen,
-        ranks=frame.ranks,
-        layout=cut,
-        demand=wanted,
-        total=frame.total,
-        blocks=frame.blocks,
-        request_blocks=cut.request_blocks(chosen.max_model_len, chosen.in_flight_tokens, chosen.spare_states),
-        needed_blocks=vllm_capacity.demand_blocks(cut, chosen, wanted),
-    )
+    wanted = demand(serving, workload.placement, length)
+    each = cut.request_blocks(length, chosen.in_flight_tokens, chosen.spare_states)
+    blocks = vllm_capacity.demand_blocks(cut, chosen, wanted)
+    return vllm_findings.Asked(wanted, length, each, blocks, too_long(workload))
 
 
 def _loads(found: Plan, workload: Workload, needed: int) -> Iterator[GpuLoad]:
@@ -154,11 +171,16 @@ def plan(workload: Workload) -> Plan:
 
 def _framed(workload: Workload) -> tuple[Frame, Settings]:
     """The card's frame, and its settings with the longest request that the card states."""
-    serving, reaching = workload.serving, reach(workload)
+    reaching = reach(workload)
     frame = _FRAMES.of(workload, reaching)
+    return frame, _with_length(frame.chosen, workload, reaching)
+
+
+def _with_length(chosen: Settings, workload: Workload, reaching: int | None) -> Settings:
+    serving = workload.serving
     if reaching is None and serving is not None and serving.max_model_len is not None:
-        return frame, replace(frame.chosen, max_model_len=serving.max_model_len)
-    return frame, frame.chosen
+        return replace(chosen, max_model_len=serving.max_model_len)
+    return chosen
 
 
 def _plan(workload: Workload) -> Plan:
@@ -200,15 +222,17 @@ def _frame(workload: Workload, _reach: int | None) -> Frame:
         phases = _phases(workload, chosen, ranks, claims)
     claimed = _claim(total, chosen)
     peaks = _peaks(ranks, phases, cut, claimed=claimed is not None)
+    facts = vllm_findings.Facts(workload=workload, settings=chosen, ranks=ranks, layout=cut, total=total, blocks=blocks)
     return Frame(
         chosen=chosen,
         ranks=ranks,
         layout=cut,
-        total=total,
         blocks=blocks,
+        facts=facts,
+        standing=vllm_findings.standing(facts),
         phases=phases,
         peaks=peaks,
-        device=_largest([peak.device for peak, _ in peaks]) if peaks else exactly(0),
+        device=max((peak.device for peak, _ in peaks), key=attrgetter("expected"), default=exactly(0)),
         claimed=claimed,
         offloaded=sum(r.offloaded * len(r.ranks) for r in ranks),
         drafted=drafted.weights > 0,
@@ -310,4 +334,4 @@ def _blocks(ranks: tuple[RankAccount, ...], cut: Layout) -> Amount:
     return Amount(low, expected, high)
 
 
-__all__ = ["account", "deciding", "total_memory"]
+__all__ = ["Comparison", "account", "total_memory"]

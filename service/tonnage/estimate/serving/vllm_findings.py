@@ -1,5 +1,7 @@
 """vLLM's own refusals before and after capacity: budget, slots, settings that contradict each other, thin evidence."""
 
+from typing import NamedTuple
+
 from msgspec import Struct
 
 from tonnage.estimate.serving.demand import Demand
@@ -27,18 +29,14 @@ fewer than without its prediction layer. [fraction]"""
 
 
 class Facts(Struct, frozen=True, kw_only=True):
-    """What the findings look at."""
+    """What the findings look at that no traffic and, out of its reach, no longest request changes."""
 
     workload: Workload
     settings: Settings
     ranks: tuple[RankAccount, ...]
     layout: Layout
-    demand: Demand
     total: Amount | None
     blocks: Amount | None
-    request_blocks: int
-    """Of one request of max_model_len. [blocks]"""
-    needed_blocks: int
 
     @property
     def chosen_speculates(self) -> bool:
@@ -47,20 +45,66 @@ class Facts(Struct, frozen=True, kw_only=True):
         return serving is not None and serving.speculative is not None
 
 
-def findings(facts: Facts) -> tuple[Finding, ...]:
+class Asked(NamedTuple):
+    """What a card asks of the pool."""
+
+    demand: Demand
+    max_model_len: int
+    request_blocks: int
+    """Of one request of max_model_len. [blocks]"""
+    needed_blocks: int
+    """Of the traffic. [blocks]"""
+    too_long: tuple[Finding, ...]
+    """Against the length that the model's config states."""
+
+
+class Standing(NamedTuple):
+    """Findings that all traffic meets, by their place among the others."""
+
+    batch: tuple[Finding, ...]
+    refused: tuple[Finding, ...]
+    settings: tuple[Finding, ...]
+    slots: tuple[Finding, ...]
+
+
+def standing(facts: Facts) -> Standing:
+    """
+    Reasons that follow from the settings alone.
+
+    Args:
+        facts: The account before any traffic.
+
+    Returns:
+        Findings, the worst of which no traffic makes better.
+    """
+    slots: list[Finding] = []
+    if facts.total is not None and facts.workload.model.known:
+        slots = [*_slots(facts), *_free_at_start(facts)]
+    return Standing(
+        (*_version(facts), *_batch(facts.settings)),
+        refusals(facts.workload, facts.settings),
+        (*_compressed_cache(facts), *_long_items(facts)),
+        tuple(slots),
+    )
+
+
+def findings(facts: Facts, found: Standing, asked: Asked) -> tuple[Finding, ...]:
     """
     Reasons beside plain capacity.
 
     Args:
-        facts: The account so far.
+        facts: The account before any traffic.
+        found: What follows from it alone.
+        asked: Traffic and longest request.
 
     Returns:
         Findings; the worst one wins.
     """
-    found = [*_version(facts), *_settings(facts)]
+    budget_findings: list[Finding] = []
     if facts.total is not None and facts.workload.model.known:
-        found += [*_budget(facts), *_slots(facts), *_free_at_start(facts)]
-    return tuple(found)
+        budget_findings = _budget(facts, asked)
+    waits = _waiting(facts.settings, asked.demand)
+    return (*found.batch, *waits, *found.refused, *asked.too_long, *found.settings, *budget_findings, *found.slots)
 
 
 def unknowns(workload: Workload, chosen: Settings, *, drafted: bool) -> tuple[str, ...]:
@@ -88,26 +132,18 @@ def _version(facts: Facts) -> list[Finding]:
     return [Finding(status="needs_confirmation", reason=reason, field="/serving/engine_version")]
 
 
-def _settings(facts: Facts) -> list[Finding]:
-    chosen, found = facts.settings, []
-    if not chosen.legacy and chosen.max_num_batched_tokens < chosen.max_num_seqs:
-        found.append(
-            Finding(
-                status="excluded",
-                reason=f"max_num_batched_tokens ({chosen.max_num_batched_tokens}) must be at least max_num_seqs "
-                f"({chosen.max_num_seqs})",
-                field="/serving/max_num_batched_tokens",
-            )
-        )
-    if facts.demand.requests > chosen.max_num_seqs:
-        found.append(
-            Finding(
-                status="needs_confirmation",
-                reason=f"{facts.demand.requests} requests at once, but max_num_seqs {chosen.max_num_seqs}: the rest waits",
-                field="/serving/max_num_seqs",
-            )
-        )
-    return [*found, *refusals(facts.workload, facts.settings), *_compressed_cache(facts), *_long_items(facts)]
+def _batch(chosen: Settings) -> list[Finding]:
+    if chosen.legacy or chosen.max_num_batched_tokens >= chosen.max_num_seqs:
+        return []
+    reason = f"max_num_batched_tokens ({chosen.max_num_batched_tokens}) must be at least max_num_seqs ({chosen.max_num_seqs})"
+    return [Finding(status="excluded", reason=reason, field="/serving/max_num_batched_tokens")]
+
+
+def _waiting(chosen: Settings, wanted: Demand) -> tuple[Finding, ...]:
+    if wanted.requests <= chosen.max_num_seqs:
+        return ()
+    reason = f"{wanted.requests} requests at once, but max_num_seqs {chosen.max_num_seqs}: the rest waits"
+    return (Finding(status="needs_confirmation", reason=reason, field="/serving/max_num_seqs"),)
 
 
 def _compressed_cache(facts: Facts) -> list[Finding]:
@@ -140,17 +176,17 @@ def _long_items(facts: Facts) -> list[Finding]:
 # ---- budget ----
 
 
-def _budget(facts: Facts) -> list[Finding]:
+def _budget(facts: Facts, asked: Asked) -> list[Finding]:
     tightest = facts.ranks[0] if len(facts.ranks) == 1 else min(facts.ranks, key=lambda r: r.pool.expected)
     if tightest.pool.high <= 0:
         return [_no_pool(facts, tightest)]
-    found, one, least = [], facts.request_blocks, facts.blocks.low if facts.blocks is not None else 0
+    found, one, least = [], asked.request_blocks, facts.blocks.low if facts.blocks is not None else 0
     if one > least:
-        what = f"one request of max_model_len {facts.settings.max_model_len}"
+        what = f"one request of max_model_len {asked.max_model_len}"
         found += _against_blocks(facts, one, what, "ValueError at start")
-    if facts.demand.stated and facts.needed_blocks > max(one, least):
-        what = f"{facts.demand.requests} requests of {facts.demand.tokens} tokens each"
-        found += _against_blocks(facts, facts.needed_blocks, what, "requests would be preempted")
+    if asked.demand.stated and asked.needed_blocks > max(one, least):
+        what = f"{asked.demand.requests} requests of {asked.demand.tokens} tokens each"
+        found += _against_blocks(facts, asked.needed_blocks, what, "requests would be preempted")
     if tightest.pool.low <= 0 and not found:
         found.append(_no_pool(facts, tightest, "needs_confirmation"))
     return found

@@ -26,7 +26,7 @@ def refusals(workload: Workload, chosen: Settings) -> tuple[Finding, ...]:
     Returns:
         Findings that are not met.
     """
-    return (*_model_class(workload, chosen.release), *_dtype(workload, chosen), *_length(workload))
+    return (*_model_class(workload, chosen.release), *_dtype(workload, chosen))
 
 
 def _model_class(workload: Workload, release: Release) -> Iterator[Finding]:
@@ -80,16 +80,26 @@ def _dtype(workload: Workload, chosen: Settings) -> Iterator[Finding]:
     )
 
 
-def _length(workload: Workload) -> Iterator[Finding]:
+def too_long(workload: Workload) -> tuple[Finding, ...]:
+    """
+    A longest request beyond what the model's config says.
+
+    Args:
+        workload: Resolved card for vLLM.
+
+    Returns:
+        A finding that needs confirmation, or nothing.
+    """
     stated, native = getattr(workload.serving, "max_model_len", None), traits(workload.model).native_length
     if stated is None or not workload.model.max_position_embeddings or stated <= _RESTATED * native:
-        return
-    yield Finding(
+        return ()
+    finding = Finding(
         status="needs_confirmation",
         reason=f"max_model_len {stated} is longer than the {native} tokens of the model's config: vLLM refuses it unless "
         "rope_scaling is overridden, or VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 is set",
         field="/serving/max_model_len",
     )
+    return (finding,)
 
 
-__all__ = ["refusals"]
+__all__ = ["refusals", "too_long"]
