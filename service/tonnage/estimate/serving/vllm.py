@@ -14,8 +14,9 @@ from tonnage.estimate.serving.plans import Plans
 from tonnage.estimate.serving.vllm_cache import Layout, layout
 from tonnage.estimate.serving.vllm_compressed_cache import BLOCK, compressed_layout, is_compressed
 from tonnage.estimate.serving.vllm_ranks import Common, RankAccount, rank_accounts
+from tonnage.estimate.serving.vllm_reach import reach
 from tonnage.estimate.serving.vllm_runtime import outside
-from tonnage.estimate.serving.vllm_settings import Settings, reach, settings, traits
+from tonnage.estimate.serving.vllm_settings import Settings, settings, traits
 from tonnage.estimate.serving.vllm_support import too_long
 from tonnage.estimate.serving.vllm_weights import (
     expert_ranks,
@@ -101,7 +102,7 @@ class Comparison:
             workload: Resolved card for vLLM; those that are compared differ from it in GPU and placement only.
         """
         self._family = _FRAMES.family(workload)
-        self._reach: dict[tuple[Gpu | None, bool], int | None] = {}
+        self._reach: dict[tuple[Gpu | None, bool], tuple[int, ...]] = {}
         self._asked: dict[tuple[Layout, int, int, int], vllm_findings.Asked] = {}
 
     def __call__(self, workload: Workload) -> Deciding:
@@ -131,11 +132,11 @@ class Comparison:
 
     def _framed(self, workload: Workload) -> tuple[Frame, Settings]:
         key = (workload.gpu, workload.placement.pipeline_parallel_size > 1)
-        reaching = self._reach.get(key, -1)
-        if reaching == -1:
+        reaching = self._reach.get(key)
+        if reaching is None:
             reaching = self._reach[key] = reach(workload)
         frame = _FRAMES.of_family(self._family, workload, reaching)
-        return frame, _with_length(frame.chosen, workload, reaching)
+        return frame, _with_length(frame.chosen, workload)
 
 
 def _asked(workload: Workload, frame: Frame, chosen: Settings) -> vllm_findings.Asked:
@@ -171,14 +172,13 @@ def plan(workload: Workload) -> Plan:
 
 def _framed(workload: Workload) -> tuple[Frame, Settings]:
     """The card's frame, and its settings with the longest request that the card states."""
-    reaching = reach(workload)
-    frame = _FRAMES.of(workload, reaching)
-    return frame, _with_length(frame.chosen, workload, reaching)
+    frame = _FRAMES.of(workload, reach(workload))
+    return frame, _with_length(frame.chosen, workload)
 
 
-def _with_length(chosen: Settings, workload: Workload, reaching: int | None) -> Settings:
+def _with_length(chosen: Settings, workload: Workload) -> Settings:
     serving = workload.serving
-    if reaching is None and serving is not None and serving.max_model_len is not None:
+    if serving is not None and serving.max_model_len not in (None, chosen.max_model_len):
         return replace(chosen, max_model_len=serving.max_model_len)
     return chosen
 
@@ -202,7 +202,7 @@ def _printed_pool(ranks: tuple[RankAccount, ...]) -> Amount:
     return first if most == first.high else Amount(first.low, first.expected, most)
 
 
-def _frame(workload: Workload, _reach: int | None) -> Frame:
+def _frame(workload: Workload, _reach: tuple[int, ...]) -> Frame:
     chosen = settings(workload)
     experts = expert_ranks(workload.placement, workload)
     backends = chosen.release.moe_backends

@@ -124,29 +124,6 @@ def settings(workload: Workload) -> Settings:
     return _Reader(serving, release, model, gpu, workload).read()
 
 
-def reach(workload: Workload) -> int | None:
-    """
-    How far the longest request reaches into the settings and the profile.
-
-    Args:
-        workload: Resolved card for vLLM.
-
-    Returns:
-        The stated length, 0 for the model's own; None where batch and profile are the same for any such length, and it
-        matters only for what the cache holds. [tokens]
-    """
-    serving, release, model = workload.serving, workload.profile, workload.model
-    assert isinstance(serving, card.Vllm)  # noqa: S101  (dispatch is by this type)
-    length = serving.max_model_len or 0
-    if not length or traits(model).mla or profiles_images(model, serving):
-        return length
-    if runs_v0(release, *compute_capability(workload.gpu), workload):
-        return length
-    tier = batch_tier(release, workload.gpu)
-    batch = (serving.max_num_seqs or tier.max_num_seqs) * length
-    return length if serving.max_num_batched_tokens is None and batch < tier.max_num_batched_tokens else None
-
-
 class _Reader:
     """Reads one card; notes every default it takes."""
 
@@ -193,8 +170,8 @@ class _Reader:
             spare_states=speculative + (kept_states(release, self.model) if cached else 0),
             every_state=cached and self.model.model_type in release.every_state_model_types,
             images=profiles_images(self.model, serving),
-            videos=serving.multimodal is None or serving.multimodal.videos_per_prompt != 0,
-            images_per_prompt=(serving.multimodal.images_per_prompt if serving.multimodal else None) or _ITEM_LIMIT,
+            videos=profiles_videos(serving),
+            images_per_prompt=images_per_prompt(serving),
             encoder_replicated=serving.multimodal is not None and serving.multimodal.encoder_tp_mode == "data",
             major=major,
             minor=minor,
@@ -401,6 +378,8 @@ class Traits(Struct, frozen=True, kw_only=True):
     mla: bool
     sparse: bool
     """Attention picks its keys with an indexer."""
+    indexed: bool
+    """It has buffers as long as the longest request."""
     windows: bool
     native_length: int
 
@@ -409,12 +388,14 @@ class Traits(Struct, frozen=True, kw_only=True):
 def traits(model: Model) -> Traits:
     """What kinds of layers a model has, and its longest length."""
     layers = [group.layer for group in model.layers]
-    kinds = {layer.attention.kind for layer in layers if layer.attention is not None}
+    attentions = [layer.attention for layer in layers if layer.attention is not None]
+    kinds = {attention.kind for attention in attentions}
     return Traits(
         experts=any(layer.moe is not None for layer in layers),
         recurrent=any(layer.recurrent is not None for layer in layers),
         mla="mla" in kinds,
-        sparse=any(layer.attention is not None and layer.attention.index_topk for layer in layers),
+        sparse=any(attention.index_topk for attention in attentions),
+        indexed=any(attention.index_topk or attention.index_head_dim for attention in attentions),
         windows=bool(kinds & {"sliding", "chunked"}),
         native_length=_native_length(model),
     )
@@ -450,3 +431,13 @@ def profiles_images(model: Model, serving: card.Vllm) -> bool:
         return True
     given = (limits.images_per_prompt, limits.videos_per_prompt)
     return not limits.language_model_only and any(limit != 0 for limit in given)
+
+
+def profiles_videos(serving: card.Vllm) -> bool:
+    """Whether the tower may be given videos, where it is given anything."""
+    return serving.multimodal is None or serving.multimodal.videos_per_prompt != 0
+
+
+def images_per_prompt(serving: card.Vllm) -> int:
+    """Most images of one prompt. [unitless]"""
+    return (serving.multimodal.images_per_prompt if serving.multimodal is not None else None) or _ITEM_LIMIT
