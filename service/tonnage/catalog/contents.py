@@ -33,6 +33,8 @@ class Catalog:
     """Instance types as providers call them, folded: what a GPU may be named by."""
     resolved: Kept[Any, Any] = field(default_factory=lambda: Kept(KEPT), repr=False)
     """What `resolve` has worked out from these facts, by the part of the card it came from."""
+    named: Kept[Any, Any] = field(default_factory=lambda: Kept(KEPT), repr=False)
+    """Workloads of cards that name the same things; apart from `resolved`, so that many cards push out no model."""
 
     def remember(self, key: Any, value: Any) -> Any:
         """

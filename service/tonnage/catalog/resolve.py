@@ -10,12 +10,14 @@ from tonnage.catalog.gpus import find_gpu
 from tonnage.catalog.models import Found, Tag, find_model, tag_of
 from tonnage.catalog.namesakes import namesakes
 from tonnage.errors import ContradictoryWorkload, SizingError, UnknownName, Unsupported
+from tonnage.kept import recent
 from tonnage.spec.card import (
     Failure,
     KvTypes,
     LlamaCpp,
     Measurement,
     Ollama,
+    Placement,
     ReserveFraction,
     Serving,
     SizingCard,
@@ -50,6 +52,53 @@ def resolve(catalog: Catalog, card: SizingCard, *, fetch: Fetch | None = None) -
     Raises:
         SizingError: With the JSON pointer of the field that names nothing, or contradicts another.
     """
+    serving, reserve = card.serving, card.reserve
+    fraction = reserve.fraction if isinstance(reserve, ReserveFraction) else 0.0
+    return replace(
+        _of_the_same_names(catalog, card, fetch),
+        card=card,
+        serving=None if serving is None else _sizes(serving),
+        training=card.training,
+        placement=card.placement,
+        reserve_bytes=0 if isinstance(reserve, ReserveFraction) else _size(reserve, "/reserve"),
+        reserve_fraction=fraction,
+        measurements=tuple([_measurement(m, n) for n, m in enumerate(card.measurements)]),
+        failure=None if card.failure is None else _failure(card.failure),
+    )
+
+
+def _of_the_same_names(catalog: Catalog, card: SizingCard, fetch: Fetch | None) -> Workload:
+    """A workload of this card or of another that names the same model, format, GPU, tool and types."""
+    key = _names(card)
+    if key is None:
+        return _named(catalog, card, fetch)
+    kept: Workload | None = catalog.named.get(key)
+    if kept is None:
+        kept = _named(catalog, card, fetch)
+        if fetch is None or key[0] in catalog.models:
+            catalog.named.keep(key, kept)
+    return kept
+
+
+def _names(card: SizingCard) -> tuple[Any, ...] | None:
+    """Everything that resolving looks up; None where a card describes instead of naming."""
+    serving, training, weights = card.serving, card.training, card.weights
+    if not isinstance(card.model, str) or weights.bytes is not None:
+        return None
+    if serving is not None:
+        if serving.speculative is not None:
+            return None
+        tool: tuple[Any, ...] = (type(serving), serving.engine_version, serving.kv_cache_dtype, serving.dtype)
+    elif training is not None:
+        stated = (training.method, training.optimizer, training.weight_dtype)
+        tool = (training.framework, training.framework_version, *stated)
+    else:
+        tool = ()
+    return (card.model, weights.format, card.placement.gpu, *tool)
+
+
+def _named(catalog: Catalog, card: SizingCard, fetch: Fetch | None) -> Workload:
+    """The workload of a card's names alone: it may be kept, so it holds nothing else that the caller wrote."""
     tag = tag_of(catalog, card)
     found = find_model(catalog, card.model if tag is None else tag.model, fetch)
     serving, training = card.serving, card.training
@@ -58,25 +107,19 @@ def resolve(catalog: Catalog, card: SizingCard, *, fetch: Fetch | None = None) -
     profile, certain, tool = _profile(catalog, serving, training)
     draft, unknowns = _draft(catalog, serving, fetch)
     return Workload(
-        card=card,
+        card=SizingCard(model=card.model),
         model=found.model,
         weight_format=weight_format,
         weight_bytes=_weight_bytes(card, found, weight_format),
-        serving=None if serving is None else _sizes(serving),
-        training=training,
         profile=profile,
         profile_certain=certain,
         tool=tool,
         kv_formats=None if serving is None else _kv_formats(catalog, serving),
         optimizer=None if training is None else _optimizer(catalog, training, profile, assumptions),
         draft=draft,
-        placement=card.placement,
+        placement=Placement(),
         gpu=_gpu(catalog, card.placement.gpu, assumptions),
         namesakes=_namesakes(catalog, card.placement.gpu),
-        reserve_bytes=0 if isinstance(card.reserve, ReserveFraction) else _size(card.reserve, "/reserve"),
-        reserve_fraction=card.reserve.fraction if isinstance(card.reserve, ReserveFraction) else 0.0,
-        measurements=tuple(_measurement(m, n) for n, m in enumerate(card.measurements)),
-        failure=None if card.failure is None else _failure(card.failure),
         assumptions=tuple(assumptions),
         findings=(*found.findings, *map(_unconfirmed, unknowns), *_without_experts(weight_format, found.model)),
         unknowns=unknowns,
@@ -279,8 +322,11 @@ def _failure(failure: Failure) -> Failure:
     return replace(failure, **texts) if texts else failure
 
 
+_parsed = recent(1024)(parse_size)
+
+
 def _size(size: int | str, pointer: str) -> int:
     try:
-        return parse_size(size)
+        return size if isinstance(size, int) else _parsed(size)
     except ValueError as error:
         raise ContradictoryWorkload(str(error), pointer=pointer) from error
