@@ -75,12 +75,13 @@ def summed(phases: tuple[PhaseItems, ...], claimed: bool) -> Summed:
             largest_without, without = device, place
         elif around_pool and device - pool > largest_beside:
             largest_beside, beside = device - pool, place
+    counted = [phase.total for phase in totals]
     return Summed(
         phases=tuple(totals),
         worst=totals[worst],
-        allocated=_largest([p.total.allocated for p in totals]),
-        reserved=_largest([p.total.reserved for p in totals]),
-        highest=totals[worst].total.device if claimed else _largest([p.total.device for p in totals]),
+        allocated=_largest([c.allocated for c in counted]),
+        reserved=_largest([c.reserved for c in counted]),
+        highest=totals[worst].total.device if claimed else _largest([c.device for c in counted]),
         items=largest_items(totals),
         beside_pool=None if beside < 0 else (beside, _beside_pool(phases[beside].items)),
         without_pool=None if without < 0 else (without, totals[without].total.device),
@@ -267,6 +268,18 @@ def largest_items(phases: Sequence[Phase]) -> tuple[MemoryItem, ...]:
     distinct = {id(item): item for phase in phases for item in phase.items}.values()
     if len(distinct) == len({item.component for item in distinct}):
         return tuple(distinct)
+    if any(len(phase.items) != len({item.component for item in phase.items}) for phase in phases):
+        return _largest_sums(phases)
+    largest: dict[str, MemoryItem] = {}
+    for item in distinct:
+        found = largest.get(item.component)
+        if found is None or item.bytes.expected > found.bytes.expected:
+            largest[item.component] = item
+    return tuple(largest.values())
+
+
+def _largest_sums(phases: Iterable[Phase]) -> tuple[MemoryItem, ...]:
+    """The same where a phase holds several items of one component."""
     largest: dict[str, int] = {}
     held: dict[str, tuple[MemoryItem, ...]] = {}
     for phase in phases:
@@ -308,10 +321,10 @@ def _has_pool(items: Iterable[MemoryItem]) -> bool:
 
 def _largest(amounts: list[Amount]) -> Amount:
     """The largest of several phases; its high end is the highest of them all, since any may turn out to be the largest."""
-    largest = max(amounts, key=_expected)
-    highest = max([amount.high for amount in amounts])
-    return largest if highest == largest.high else Amount(largest.low, largest.expected, highest)
-
-
-def _expected(amount: Amount) -> int:
-    return amount.expected
+    largest = amounts[0]
+    expected, highest = largest.expected, largest.high
+    for amount in amounts:
+        if amount.expected > expected:
+            largest, expected = amount, amount.expected
+        highest = max(highest, amount.high)
+    return largest if highest == largest.high else Amount(largest.low, expected, highest)
