@@ -2,9 +2,10 @@
 What a request costs, beside the least that others need for the same bytes.
 
 All servers run at once, one process each, and are asked in turn, so that a busy machine disturbs them alike; trust the
-ratios and the CPU per request (utime + stime of the server over answered requests), not requests per second.
+ratios and the CPU per request (utime + stime of the server over answered requests), not requests per second. A batch of
+lines is one request over one connection, sent while it is answered: lines per second and core follow from its CPU.
 
-    python benchmarks/speed.py [--seconds 2] [--rounds 3] [--json FILE]
+    python benchmarks/speed.py [--seconds 2] [--rounds 3] [--lines 10000] [--only REGEX] [--json FILE]
 
 Needs `fastapi` for its row; without it the row says so.
 """
@@ -20,14 +21,22 @@ import socket
 import statistics
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+import msgspec  # noqa: E402
+from benchmarks import streams  # noqa: E402
 from benchmarks.servers.question import SERVING_BODY, TRAINING_BODY  # noqa: E402
+
+from tonnage.spec.card import SizingCard  # noqa: E402
 
 CONNECTIONS = 16
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -205,6 +214,70 @@ def measure(scenario: Scenario, process: Process, seconds: float) -> None:
     scenario.latencies += latencies
 
 
+FIELDS = "required,headroom,verdict,reasons,kv_cache"
+"""What a scheduler decides by."""
+BATCHES = {
+    "a few fields, same lines again": (f"/estimate?fields={FIELDS}", False),
+    "a few fields, new numbers": (f"/estimate?fields={FIELDS}", True),
+    "whole answers, new numbers": ("/estimate", True),
+}
+
+
+def lines_of(cards: Iterator[SizingCard], count: int) -> bytes:
+    wire = msgspec.json.Encoder().encode
+    return b"".join(wire(_stated(card)) + b"\n" for card in islice(cards, count))
+
+
+def _stated(value: Any) -> Any:
+    """As a caller writes a card: nothing that is left to its default."""
+    plain = msgspec.to_builtins(value)
+    return _without_none(plain)
+
+
+def _without_none(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {name: _without_none(part) for name, part in value.items() if part not in (None, {}, [])}
+
+
+def batch(process: Process, path: str, body: bytes) -> tuple[float, int]:
+    """CPU of the server for one batch, and lines answered. [s, lines]"""
+    head = f"POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/x-ndjson\r\nConnection: close\r\n"
+    before = process.cpu()
+    with socket.create_connection(("127.0.0.1", process.port), timeout=600) as connection:
+        sender = threading.Thread(
+            target=connection.sendall, args=(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body,)
+        )
+        sender.start()
+        answered = problems = 0
+        tail = b""
+        while part := connection.recv(1 << 20):
+            answered += part.count(b"\n{")  # a line begins, behind the length of a chunk or another line
+            problems += (tail + part).count(b'"title":')
+            tail = part[-8:]
+        sender.join()
+    if problems:
+        raise RuntimeError(f"{problems} lines were refused")
+    return process.cpu() - before, answered
+
+
+def batches(process: Process, rounds: int, lines: int) -> str:
+    """A table of what a line of a batch costs."""
+    cards = streams.scheduler()
+    batch(process, "/estimate?fields=verdict", lines_of(cards, lines))  # the jobs are known from here on
+    spent: dict[str, list[float]] = {name: [] for name in BATCHES}
+    for _ in range(rounds):
+        for name, (path, fresh) in BATCHES.items():
+            body = lines_of(cards if fresh else streams.serving("vllm", jobs=streams.JOBS), lines if fresh else 500)
+            if not fresh:
+                batch(process, path, body)
+                body *= max(1, lines // 500)
+            seconds, answered = batch(process, path, body)
+            spent[name].append(seconds / answered)
+    found = [f"{'batch of lines':<34}{'CPU us per line':>16}{'lines/s and core (>= 10,000)':>32}"]
+    return "\n".join(found + [f"{n:<34}{min(s) * 1e6:>16.1f}{1 / min(s):>32,.0f}" for n, s in spent.items()])
+
+
 def etag_of(process: Process) -> str:
     with socket.create_connection(("127.0.0.1", process.port), timeout=10) as connection:
         connection.sendall(get("/catalog/gpus/h100-sxm", "Connection: close"))
@@ -250,6 +323,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--lines", type=int, default=10_000)
     parser.add_argument("--only", default="")
     parser.add_argument("--json", type=Path)
     chosen = parser.parse_args()
@@ -264,7 +338,10 @@ def main() -> int:
         for _ in range(chosen.rounds):
             for scenario in wanted:
                 measure(scenario, processes[scenario.server], chosen.seconds)
-        print(table(wanted, processes))
+        if wanted:
+            print(table(wanted, processes))
+        if re.search(chosen.only, "batch"):
+            print("\n" + batches(processes["tonnage"], chosen.rounds, chosen.lines))
     finally:
         for process in processes.values():
             process.stop()

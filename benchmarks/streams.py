@@ -60,6 +60,19 @@ def training(method: str, seed: int = 1, jobs: int = 0) -> Iterator[SizingCard]:
     return _distinct(lambda draw: _training_job(method, draw), lambda draw: _training_numbers(method, draw), seed, jobs)
 
 
+def scheduler(seed: int = 1) -> Iterator[SizingCard]:
+    """Endless cards as a scheduler sends them: mostly vLLM, some of other engines and some training, few jobs of each."""
+    sources = [
+        *[serving("vllm", seed, JOBS)] * 5,
+        *[serving("sglang", seed, JOBS)] * 2,
+        *(serving(engine, seed, 2) for engine in ("llama.cpp", "transformers")),
+        training("lora", seed, 2),
+    ]
+    draw = Draw(seed)
+    while True:
+        yield next(draw.choice(sources))
+
+
 def orders(seed: int = 1) -> Iterator[FitRequest]:
     """Endless distinct requests over the whole catalogue and three formats."""
     draw = Draw(seed)

@@ -1,8 +1,8 @@
 """
 Keys that stand twice in one object: JSON readers take the last in silence, so that a caller's figure may be dropped.
 
-A body has as many keys as what was read of it, unless one was dropped; only a body whose counts differ, or whose texts
-could be taken for keys, is read again to say which.
+A body in which no two keys are alike repeats none. Otherwise it has as many keys as what was read of it, unless one was
+dropped; only a body whose counts differ, or whose texts could be taken for keys, is read again to say which.
 """
 
 import json
@@ -27,9 +27,21 @@ def refuse_repeated_keys(body: bytes) -> None:
     Raises:
         ProblemError: 400 that names the key.
     """
-    spread = b" :" in body or b"\n:" in body or b"\t:" in body or b"\r:" in body
-    if spread or b"\\" in body or body.count(b'":') != _written(_read(body)).count(b'":'):
+    # one byte is found far quicker than two
+    spread = b" " in body and b" :" in body
+    spread = spread or (b"\n" in body and b"\n:" in body)
+    spread = spread or (b"\t" in body and b"\t:" in body) or (b"\r" in body and b"\r:" in body)
+    plain = not spread and b"\\" not in body
+    if plain and _all_differ(body):
+        return
+    if not plain or body.count(b'":') != _written(_read(body)).count(b'":'):
         json.loads(body.decode(), object_pairs_hook=distinct, parse_int=str)
+
+
+def _all_differ(body: bytes) -> bool:
+    """Whether no two keys of the whole body are alike: a key stands between the last quote and the end that follows it."""
+    *before_ends, _ = body.split(b'":')
+    return len({part.rpartition(b'"')[2] for part in before_ends}) == len(before_ends)
 
 
 def distinct(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
