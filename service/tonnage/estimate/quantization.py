@@ -144,6 +144,8 @@ class _Rule:
             return False
         if tensor.component == "embedding":
             return self.format.quantizes_embedding and tensor.in_features > 1
+        if self.format.plain_experts and tensor.component == "routed_experts":
+            return False
         if not tensor.linear or tensor.component in self.plain_components or tensor.role in _PLAIN_ROLES:
             return False
         smaller_than_a_tile = self.format.block_shape is not None and tensor.out_features < self.format.block_shape[0]

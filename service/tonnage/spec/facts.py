@@ -161,6 +161,8 @@ class WeightFormat(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Per input feature: GPTQ's g_idx, EXL3's sign vector. [bytes]"""
     matrix_bytes: int = 0
     """Once per matrix: global scale, code book. [bytes]"""
+    plain_experts: bool = False
+    """Stacked experts stay in 16 bit, since only linears are replaced."""
     experts_only: bool = False
     """Only expert matrices are quantized (MXFP4 of gpt-oss)."""
     experts_only_in_mixtures: bool = False

@@ -78,6 +78,8 @@ class FrameworkRelease(Release, frozen=True, kw_only=True, forbid_unknown_fields
     """peft: by PEFT's version; base: as the weights."""
     four_bit_upcast: bool = True
     """prepare_model_for_kbit_training leaves norms, embeddings and head in fp32."""
+    quantizes_stacked_experts: bool = False
+    """Experts that are one tensor are quantized on loading too; otherwise bitsandbytes replaces linears only."""
     tables_upcast_at_load: bool = False
     """Embedding and head pass through fp32 while the model is loaded."""
     four_bit_casts: bool = False
@@ -106,6 +108,8 @@ class FrameworkRelease(Release, frozen=True, kw_only=True, forbid_unknown_fields
     """Layers whose kept tensors stay on the GPU when activations are offloaded. [layers]"""
     lengths: Literal["capped", "dropped", "bucketed", "longest_first"] = "capped"
     """What becomes of longer samples: cut at the cap, dropped, batched by length, or sorted longest first."""
+    fills_caps: bool = False
+    """Its published figures are of data whose samples reach any cap, so that a stated length is taken to be reached."""
     packs_whole: bool = False
     """Packing puts whole samples into batches up to the length and cuts none: lengths still vary."""
     reserved_ratio: float = 0.0

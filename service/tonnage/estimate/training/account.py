@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.training import counters
-from tonnage.estimate.training.bands import least_reached
+from tonnage.estimate.training.bands import expected_reach, least_reached
 from tonnage.estimate.training.items import item
 from tonnage.estimate.training.settings import FSDP, ZERO, Settings
 from tonnage.estimate.training.solve import Solved, Stage, moving_least, solved
@@ -100,9 +100,9 @@ def _load(job: Solved, stage: Stage, gpu: Gpu | None) -> GpuLoad:
     phases = [
         PhaseItems(
             moment.phase,  # type: ignore[arg-type]  # one of PhaseName
-            (*items, _fragmentation(settings, stage, moment, regime, usable), *outside),
+            (*items, _fragmentation(job, stage, place, usable), *outside),
         )
-        for moment, regime, items in zip(stage.moments, stage.ratios, stage.phases, strict=True)
+        for place, (moment, items) in enumerate(zip(stage.moments, stage.phases, strict=True))
     ]
     return GpuLoad(
         ranks=stage.ranks,
@@ -135,7 +135,7 @@ def _needed(job: Solved, stage: Stage, outside: tuple[MemoryItem, ...]) -> Amoun
     Where the length is only a cap, the low end is that of a batch that reaches 70 % of it; where the loss is not stated,
     the high end is that of one over all logits in fp32.
     """
-    worst = max(stage.moments, key=_total)
+    worst = max(stage.most, key=_total)
     moving = worst.total - worst.gradients
     kept = stage.resident_bytes + worst.gradients
     allocated = max(kept + moving, stage.loading_bytes)
@@ -196,36 +196,66 @@ def _outside(gpu: Gpu | None, eager: bool, communicators: int, paged: int) -> tu
     return tuple(items)
 
 
-def _moved(stage: Stage, moment: Moment, regime: Ratio) -> Moment:
+def _moved(moments: tuple[Moment, ...], moment: Moment, regime: Ratio) -> Moment:
     """Whose blocks the pool holds: once all gradients are there, those of the loss remain beside them."""
     if regime.after:
-        return stage.moments[1]
-    forward = stage.moments[0]
+        return moments[1]
+    forward = moments[0]
     if moment.phase == "backward" and forward.total - forward.gradients > moment.total - moment.gradients:
         return forward
     return moment
 
 
-def _of_short_samples(moved: Moment, regime: Ratio, least: float, expected: int) -> int:
-    """
-    Low end of the pool's excess where samples may be far shorter than the cap: the pool shrinks with what lies in it. [bytes]
+def _together(alone: int, beside: int) -> int:
+    """How wide a band must be for two of one cause to make up their sum, though bands add as independent ones do. [bytes]"""
+    return isqrt(alone * alone + 2 * alone * beside) if alone > 0 else 0
 
-    Bands are summed as independent ones are, and these two have one cause: the second is so wide that both make up their sum.
-    """
+
+def _of_short_samples(moved: Moment, regime: Ratio, least: float, expected: int) -> int:
+    """Low end of the pool's excess where samples may be far shorter: the pool shrinks with what lies in it. [bytes]"""
     shorter = int((1 - least) * (moved.activations + moved.logits))
     transient = moved.total - moved.gradients - shorter
     fewer = max(0, expected - transient_share(transient=transient, ratio_percent=regime.low))
-    return max(0, expected - isqrt(fewer * fewer + 2 * fewer * shorter))
+    return max(0, expected - _together(fewer, shorter))
 
 
-def _fragmentation(job: Settings, stage: Stage, moment: Moment, regime: Ratio, usable: int | None) -> MemoryItem:
-    """What the allocator's pool holds beyond the tensors in it."""
-    sharded = job.sharding in FSDP and not job.in_backward
-    idle = max(0, stage.moments[2].gradients - moment.gradients) if sharded else 0
+def _at_the_cap(job: Solved, stage: Stage, place: int, expected: int, usable: int | None) -> int:
+    """High end of the pool's excess if samples reach the stated length; with that of the tensors it makes up the band. [bytes]"""
+    full = stage.most[place]
+    _, there, most = _pool(job.settings, stage, stage.most, place, usable)
+    longer = full.total - stage.moments[place].total
+    tensors = int(job.band.above * (stage.resident_bytes + full.total))
+    whole = longer + there - expected + isqrt(tensors * tensors + (most - there) ** 2)
+    return expected + isqrt(max(0, whole * whole - longer * longer))
+
+
+def _fragmentation(whole: Solved, stage: Stage, place: int, usable: int | None) -> MemoryItem:
+    """What the allocator's pool holds beyond the tensors in it, in the phase at a place."""
+    job = whole.settings
+    moment, regime, gathers = stage.moments[place], stage.ratios[place], job.sharding == "zero3"
+    low, expected, high = _pool(job, stage, stage.moments, place, usable)
+    if stage.most is not stage.moments:
+        high = max(high, _at_the_cap(whole, stage, place, expected, usable))
+    least = least_reached(job) / expected_reach(job)
+    if least < 1 and not gathers:
+        low = min(low, _of_short_samples(_moved(stage.moments, moment, regime), regime, least, expected))
+    law = "laws.reserved.gathered_pool" if gathers else "laws.reserved.transient_share"
+    return item(
+        "fragmentation", expected, law, "measured: laws.reserved",
+        detail=f"{regime.why}; given back when the card is full, so `required` counts only what cannot be",
+        basis="calibrated", counter="reserved", band=(expected - low, high - expected),
+    )  # fmt: skip
+
+
+def _pool(
+    job: Settings, stage: Stage, moments: tuple[Moment, ...], place: int, usable: int | None
+) -> tuple[int, int, int]:
+    """Reserved less allocated at a moment: low, expected, high. [bytes]"""
+    moment, regime = moments[place], stage.ratios[place]
     allocated = stage.resident_bytes + moment.total
-    moved = _moved(stage, moment, regime)
+    moved = _moved(moments, moment, regime)
     if job.sharding == "zero3":
-        low, expected, high = counters.gathered(
+        return counters.gathered(
             regime,
             weights=stage.whole_weights,
             allocated=allocated,
@@ -234,24 +264,14 @@ def _fragmentation(job: Settings, stage: Stage, moment: Moment, regime: Ratio, u
             varying=job.varying,
             usable=usable,
         )
-    else:
-        low, expected, high = counters.fragmentation(
-            regime,
-            allocated=allocated,
-            resident=allocated - (moved.total - moved.gradients),
-            idle=idle,
-            live=moment.live,
-            freed=0
-            if sharded or regime.after or job.varying
-            else max(0, stage.moments[2].gradients - moment.gradients),
-            usable=usable,
-        )
-    least = least_reached(job)
-    if least < 1 and job.sharding != "zero3":
-        low = min(low, _of_short_samples(moved, regime, least, expected))
-    law = "laws.reserved.gathered_pool" if job.sharding == "zero3" else "laws.reserved.transient_share"
-    return item(
-        "fragmentation", expected, law, "measured: laws.reserved",
-        detail=f"{regime.why}; given back when the card is full, so `required` counts only what cannot be",
-        basis="calibrated", counter="reserved", band=(expected - low, high - expected),
-    )  # fmt: skip
+    sharded = job.sharding in FSDP and not job.in_backward
+    waiting = max(0, moments[2].gradients - moment.gradients)
+    return counters.fragmentation(
+        regime,
+        allocated=allocated,
+        resident=allocated - (moved.total - moved.gradients),
+        idle=waiting if sharded else 0,
+        live=moment.live,
+        freed=0 if sharded or regime.after or job.varying else waiting,
+        usable=usable,
+    )

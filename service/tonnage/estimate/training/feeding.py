@@ -83,7 +83,7 @@ class FeedForward(Linears):
         if not recipe.adapted.isdisjoint((role, *_FUSED_EXPERTS.get(role, ()))):
             experts, chosen = (moe.num_experts, moe.num_experts_per_tok) if (moe := self.layer.moe) else (1, 1)
             return self.adapted_stack(x, role, elements, out, experts=experts, chosen=max(1, chosen))
-        if not recipe.four_bit:
+        if not recipe.four_bit or recipe.plain_experts:
             return op.grouped(tape, x, self.weight(role, elements), per_token(out))
         x = op.cast(tape, x, recipe.compute_bytes)
         return op.dequantized(

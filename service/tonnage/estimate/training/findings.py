@@ -37,8 +37,8 @@ def findings_of(workload: Workload, objective: Objective) -> tuple[Finding, ...]
 
 
 _CAP = "how far samples reach below the stated length: packing, or sequence_lengths = fixed, would narrow the band"
-_TORCH = (
-    "torch's version (library_versions.torch) and its allocator: a compiled loss keeps 4 or 6 bytes per logit by it"
+_KERNELS = (
+    "what inductor makes of the loss (4 or 6 bytes per logit) and whether freed pages serve again (expandable segments)"
 )
 
 
@@ -52,5 +52,5 @@ def open_facts(job: Settings) -> tuple[str, ...]:
     Returns:
         What would narrow it, in words.
     """
-    found = ((job.varying and not job.packed, _CAP), (compiled_loss_open(job), _TORCH))
+    found = ((job.varying and not job.packed, _CAP), (compiled_loss_open(job), _KERNELS))
     return tuple(words for holds, words in found if holds)

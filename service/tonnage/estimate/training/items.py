@@ -50,11 +50,12 @@ def phase_items(
     *,
     quantized: bool,
     least: float = 1.0,
+    most: int = 0,
 ) -> tuple[MemoryItem, ...]:
     """
     Items alive at a moment, resident ones first; the band of the whole stands on the largest that moves.
 
-    `least`: part of what moves that the longest batch surely reaches.
+    `least`: part of what moves that the longest batch surely reaches; `most`: what moves if it reaches the stated length. [bytes]
     """
     amounts = (
         moment.activations, moment.logits, moment.gradients, moment.scratch, moment.live, moment.buckets, moment.cache,
@@ -62,13 +63,12 @@ def phase_items(
     )  # fmt: skip
     total, widest = resident_bytes + moment.total, amounts.index(max(amounts))
     below = max(int(band.below * total), int((1 - least) * (moment.activations + moment.logits)))
+    above = max(int(band.above * total), most - moment.total)
     beside = _beside(below, amounts[widest])
     items = list(resident)
     for place, (component, law, source) in enumerate(_MOVING_QUANTIZED if quantized else _MOVING):
         amount = amounts[place]
         if amount:
-            spread = (
-                (below, int(band.above * total)) if place == widest else (beside, 0) if place < 2 and beside else None
-            )
+            spread = (below, above) if place == widest else (beside, 0) if place < 2 and beside else None
             items.append(item(component, amount, law, source, detail=moment.name, band=spread))
     return tuple(items)

@@ -35,9 +35,12 @@ def objective_of(job: Settings) -> Objective:
     Source:
         huggingface/trl@f2cd57710 trl/trainer/{dpo,orpo,kto,reward,ppo,grpo}_trainer.py: chosen and rejected in one forward
         pass; log-probabilities row by row without upcast (6 forward, 8 backward); the reference is the model with adapters
-        disabled where there are any; GRPO without reference by default (beta 0 since 0.18)
+        disabled where there are any; packed rows hold both (ms-swift@v3.5.0);
+        GRPO without reference by default (beta 0 since 0.18)
     """
     objective = _OBJECTIVES.get(job.objective, Objective())
+    if job.packed and job.release.code == "transformers":
+        objective = objective._replace(sequences=1)
     if job.objective in ("dpo", "kto") and not job.libraries.at_least("transformers", "4.46"):
         objective = objective._replace(loss=_PREFERENCE_WHOLE)
     if job.objective == "grpo" and job.card.framework == "trl" and not job.libraries.at_least("trl", "0.18"):

@@ -19,6 +19,8 @@ class Recipe(Struct, frozen=True, kw_only=True):
     four_bit: bool = False
     """Linears inside layers are dequantized on use."""
     quantized_head: bool = False
+    plain_experts: bool = False
+    """Stacked experts are not quantized with the linears."""
     compute_bytes: int = 2
     """Width that 4-bit linears compute in. [bytes]"""
     four_bit_copies: int = 1

@@ -88,7 +88,11 @@ class Settings(Struct, frozen=True, kw_only=True):
     @property
     def tokens(self) -> int:
         """Tokens of a micro-batch on one GPU. [tokens]"""
-        return -(-self.micro_batch_size * (self.sequence_length + self.virtual_tokens) // self.context_parallel_size)
+        return self.tokens_of(self.sequence_length)
+
+    def tokens_of(self, length: int) -> int:
+        """Tokens of a micro-batch on one GPU whose longest sequence has so many. [tokens]"""
+        return -(-self.micro_batch_size * (length + self.virtual_tokens) // self.context_parallel_size)
 
     @property
     def virtual_tokens(self) -> int:
@@ -267,10 +271,9 @@ def _weight_bytes(workload: Workload, card: Training, release: FrameworkRelease)
     stated = _width(card.weight_dtype)
     if stated is not None:
         return stated
+    usual = _width(release.defaults.weight_dtype)
     form = workload.weight_format
-    if form.kind == "plain":
-        return form.block_bytes
-    return _width(release.defaults.weight_dtype) or 2
+    return usual or (form.block_bytes if form.kind == "plain" else 2)
 
 
 def _compute_bytes(card: Training, release: FrameworkRelease, weight: int, quantized: bool) -> int:

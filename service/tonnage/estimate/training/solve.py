@@ -6,7 +6,7 @@ import msgspec
 
 from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.training.adapters import key_value_width
-from tonnage.estimate.training.bands import Band, least_reached, may_fall_short
+from tonnage.estimate.training.bands import Band, expected_reach, least_reached, may_fall_short
 from tonnage.estimate.training.host import host_of
 from tonnage.estimate.training.items import phase_items
 from tonnage.estimate.training.losses import path_name, scored_tokens
@@ -38,6 +38,8 @@ class Stage(NamedTuple):
     loading_bytes: int
     moments: tuple[Moment, ...]
     """Highest points of forward, backward and optimizer step."""
+    most: tuple[Moment, ...]
+    """The same where the longest batch reaches a length that is only a cap."""
     phases: tuple[tuple[MemoryItem, ...], ...]
     """Items alive at each, resident ones first."""
     ratios: tuple[Ratio, ...]
@@ -118,13 +120,14 @@ class _Job(NamedTuple):
 def _stage(whole: _Job, share: Share, named: tuple[str, ...]) -> Stage:
     job, (_, _, band, of_step), rank = whole.settings, whole.regime, share.rank
     ratios: tuple[Ratio, ...] = of_step
-    step = _moments(whole, share, _batch(whole, share))
-    moments = step
+    least, reach = least_reached(job), expected_reach(job)
+    most = _moments(whole, share, _batch(whole, share, job.sequence_length))
+    worst = max(most, key=_total)
+    moments = most if reach == 1 else _moments(whole, share, _batch(whole, share, round(reach * job.sequence_length)))
     if named or whole.base.objective.generates:
         others = _others(whole, share, named)
-        moments, ratios = (*step, *others), (*ratios, *(ratios[0] for _ in others))
+        moments, most, ratios = (*moments, *others), (*most, *others), (*ratios, *(ratios[0] for _ in others))
     resident, size = share.resident, share.resident_bytes
-    least = least_reached(job)
     return Stage(
         stage=rank.stage,
         ranks=share.ranks,
@@ -133,9 +136,15 @@ def _stage(whole: _Job, share: Share, named: tuple[str, ...]) -> Stage:
         loading=share.loading,
         loading_bytes=share.holds.load,
         moments=moments,
-        phases=tuple([phase_items(m, resident, size, band, quantized=job.quantized, least=least) for m in moments]),
+        most=most,
+        phases=tuple(
+            [
+                phase_items(m, resident, size, band, quantized=job.quantized, least=least / reach, most=full.total)
+                for m, full in zip(moments, most, strict=True)
+            ]
+        ),
         ratios=ratios,
-        open_loss=0 if job.card.cross_entropy is not None else _open_loss(whole, max(step, key=_total)),
+        open_loss=0 if job.card.cross_entropy is not None else _open_loss(whole, worst),
         paged=paged_share(job, rank.paged),
         whole_weights=rank.sizes.weights,
     )
@@ -153,11 +162,12 @@ def _total(moment: Moment) -> int:
     return moment.total
 
 
-def _batch(whole: _Job, share: Share) -> Batch:
+def _batch(whole: _Job, share: Share, longest: int) -> Batch:
+    """Measures of a micro-batch whose longest sequence has so many tokens."""
     job, objective = whole.settings, whole.base.objective
-    scored = job.tokens * objective.sequences
+    scored = job.tokens_of(longest) * objective.sequences
     tokens = scored * objective.trained_models
-    length = -(-job.sequence_length // job.context_parallel_size)
+    length = -(-longest // job.context_parallel_size)
     padded = -(-length // 128) * 128 * job.micro_batch_size * objective.sequences
     if objective.loss is None:
         scored = scored_tokens(path_name(job), whole.base.workload.model, scored)

@@ -241,7 +241,7 @@ def _resident(workload: Workload, job: Settings, objective: Objective, holds: He
         law = "laws.training_sharding.zero3_reduce_bucket"
         found.append(item("gradient_buckets", holds.permanent, law, "DeepSpeed stage3"))
     if objective.frozen_models:
-        amount = objective.frozen_models * holds.weights
+        amount = objective.frozen_models * holds.weights // objective.trained_models
         found.append(item("reference_model", amount, "laws.weights", "huggingface/trl@f2cd57710"))
     return tuple(found)
 

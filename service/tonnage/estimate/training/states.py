@@ -91,6 +91,8 @@ def loaded_format(workload: Workload, settings: Settings) -> tuple[WeightFormat,
             form = workload.formats.get("bnb-nf4-dq", form)
         if release.code == "litgpt":
             form = _with_head(form)
+        if not (settings.libraries.experts_are_linears or release.quantizes_stacked_experts):
+            form = _with_plain_experts(form)
     wide = upcasts(settings, form) and not (release.four_bit_casts and settings.compute_bytes < 4)
     return form, "fp32" if wide else "bf16"
 
@@ -106,6 +108,16 @@ def _plain(workload: Workload, width: int) -> WeightFormat:
 def _with_head(form: WeightFormat) -> WeightFormat:
     """The format where the head is quantized like every other linear."""
     return replace(form, quantizes_lm_head=True)
+
+
+@remembered()
+def _with_plain_experts(form: WeightFormat) -> WeightFormat:
+    """
+    The format where stacked experts keep 16 bit.
+
+    Source: huggingface/transformers@v5.0.0 src/transformers/integrations/bitsandbytes.py (nn.Linear and Conv1D only)
+    """
+    return replace(form, plain_experts=True)
 
 
 def upcasts(settings: Settings, form: WeightFormat) -> bool:
