@@ -1,7 +1,12 @@
 """Completion scripts complete commands, options, fields and ids, in shells that are there."""
 
+import os
+import pty
+import re
+import select
 import shutil
 import subprocess
+import time
 
 import pytest
 
@@ -77,6 +82,40 @@ def test_bash_completes(scripts, somewhere, line):
     )
 
     assert expected == shell("bash", text, cwd=somewhere).split()
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_tab_in_bash_completes_the_line(scripts, somewhere, line):
+    """An interactive bash on a terminal of its own: a line and a tab are typed, a key prints what the line became."""
+    _, (expected,) = LINES[line]
+    start = f""". {scripts}/bash; bind -x '"\\C-x":printf "<%s>" "$READLINE_LINE"'; PS1=ready\n"""
+    (scripts / "bashrc").write_text(start)
+    terminal, end = pty.openpty()
+    command = ["bash", "--noprofile", "--rcfile", str(scripts / "bashrc"), "-i"]
+    environment = {**os.environ, "TERM": "dumb", "INPUTRC": "/dev/null"}
+    process = subprocess.Popen(command, stdin=end, stdout=end, stderr=end, cwd=somewhere, env=environment)
+    os.close(end)
+    try:
+        until(terminal, rb"ready")
+        os.write(terminal, line.encode() + b"\t\x18")
+        became = until(terminal, rb"<([^>]*)>")[1].decode()
+    finally:
+        process.kill()
+        process.wait()
+        os.close(terminal)
+
+    assert became.rstrip(" ").endswith(expected)
+    assert became.startswith(line)
+
+
+def until(terminal, pattern):
+    """What is printed, once it matches."""
+    printed, deadline = b"", time.monotonic() + 30
+    while not (match := re.search(pattern, printed)):
+        assert time.monotonic() < deadline, printed
+        if select.select([terminal], [], [], 1)[0]:
+            printed += os.read(terminal, 4096)
+    return match
 
 
 @pytest.mark.parametrize("line", LINES)
