@@ -51,3 +51,18 @@ def test_a_prefix_is_expanded_to_all_query_heads():
     )
 
     assert kept == 4 * 10 * 2 * (8 + 32) * 2
+
+
+def test_tensors_beside_a_frozen_model_are_rows_times_columns_in_their_width():
+    pair = ((16, 4096, 32), (1024, 16, 32))
+    saved = ((128_256, 4096, 1),)
+
+    stored = adapters.tensors(shapes=pair, rest=saved, element_bytes=2)
+
+    assert stored == 2 * (adapters.lora(in_features=4096, out_features=1024, rank=16, copies=32) + 128_256 * 4096)
+    assert 0 == adapters.tensors(shapes=(), rest=(), element_bytes=2)
+
+
+def test_a_merge_holds_the_product_and_what_a_packed_linear_becomes():
+    assert 2 * 4 * 4096**2 == adapters.merged(elements=4096**2, adapter_bytes=4, quantized=False)
+    assert (2 * 4 + 4 + 2) * 4096**2 == adapters.merged(elements=4096**2, adapter_bytes=4, quantized=True)

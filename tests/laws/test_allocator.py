@@ -76,3 +76,13 @@ def test_equal_tensors_are_placed_as_if_one_by_one(tensors, warm):
 def test_part_of_a_profiled_peak_comes_back_in_pieces():
     assert 1.78 == pytest.approx(allocator.warm_up_slack(profiled=int(2.87 * GiB)) / GiB, abs=0.01)
     assert 0 == allocator.warm_up_slack(profiled=0)
+
+
+@given(st.lists(st.tuples(st.integers(1, 64 * MiB), st.integers(1, 9)), max_size=12))
+def test_segments_hold_tensors_remainders_and_what_is_unused(tensors):
+    placed = allocator.placed(tensors=tensors)
+
+    assert placed.tensors == sum(allocator.block(request=size) * count for size, count in tensors)
+    assert placed.allocated == placed.tensors + placed.remainders
+    assert placed.reserved == placed.allocated + placed.unused
+    assert placed.unused >= sum(placed.gaps)

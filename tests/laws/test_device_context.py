@@ -31,3 +31,7 @@ def test_cublas_workspace_is_8519680_bytes_before_hopper_and_32_mib_from_it():
     assert 8519680 == device_context.cublas_workspace(compute_capability_major=8)
     assert 8320 * KiB == device_context.cublas_workspace(compute_capability_major=7)
     assert 32 * MiB == device_context.cublas_workspace(compute_capability_major=9)
+
+
+def test_metal_keeps_its_context_in_system_memory():
+    assert 0 == device_context.metal()

@@ -79,3 +79,7 @@ def test_logits_of_a_moment_go_with_the_tokens_scored():
 
 def test_a_frozen_head_leaves_nothing_but_16_bit_logits():
     assert (2, 2, 2, 2) == loss.frozen_chunks(logit_bytes=2)
+
+
+def test_scores_of_generated_tokens_are_fp32():
+    assert 4 * 128_256 * 8 == loss.generated_scores(vocab_size=128_256, rows=8)

@@ -88,3 +88,7 @@ def test_foreach_makes_one_copy_and_the_loop_two_of_the_largest_tensor():
 
 def test_newton_schulz_works_on_the_shorter_side():
     assert 2 * (2 * 100 * 50 + 2 * 50 * 50) == optimizer.orthogonalisation_step(rows=100, columns=50)
+
+
+def test_a_master_copy_is_fp32():
+    assert 28 * 10**9 == optimizer.master_copy(parameters=7 * 10**9)

@@ -36,3 +36,8 @@ def test_gathered_parameters_leave_no_more_behind_than_may_be_gathered():
 
 def test_checkpoints_of_one_size_serve_each_other_and_logits_less():
     assert reserved.gathered_pool(weights=0, activations=1000, logits=1000, ratio_percent=190) == 30 + 100
+
+
+def test_gradients_at_a_point_are_the_kept_the_finished_and_those_at_hand():
+    assert 111 == gradients.at_point(before=100, finished=10, here=1)
+    assert 0 == gradients.at_point(before=0, finished=0, here=-5)

@@ -41,3 +41,8 @@ def test_growth_outside_torch_is_modules_buffers_and_the_host_where_it_is_the_sa
         modules=150_000_000, runner_buffers=150_000_000, host=1_400_000_000
     )
     assert 40_000_000 == runtime.growth_outside_torch(modules=40_000_000)
+
+
+@pytest.mark.parametrize(("ranks", "alone", "size"), [(8, False, GiB), (1, True, GiB // 2), (1, False, 0)])
+def test_communicators_of_training_are_built_for_several_ranks_or_by_deepspeed(ranks, alone, size):
+    assert size == runtime.training_communicators(ranks=ranks, built_alone=alone)

@@ -98,3 +98,7 @@ def test_a_start_is_half_cold_where_it_is_not_known():
     assert 0.72 == pytest.approx(
         serving_activations.start_cold_or_warm(cold=int(1.1 * GiB), warm=int(0.33 * GiB)) / GiB, abs=0.01
     )
+
+
+def test_the_stream_and_its_normalised_copy_come_before_the_head():
+    assert 2 * 2 * 4096 * 1000 == serving_activations.normed_stream(rows=1000, hidden_size=4096, element_bytes=2)

@@ -47,3 +47,7 @@ def test_one_rank_needs_no_communicator():
     assert 0 == tensorrt_llm.communicator(tensor_parallel_size=1)
     assert 342 * MiB == tensorrt_llm.communicator(tensor_parallel_size=2)
     assert 392 * MiB == tensorrt_llm.communicator(tensor_parallel_size=8)
+
+
+def test_captured_graphs_are_a_typical_size():
+    assert 500 * MiB == tensorrt_llm.captured()

@@ -20,3 +20,12 @@ def test_prefill_activations_are_linear_in_tokens():
     assert 10 * 2 * (3 * 8 + 4 * 4) == tgi.prefill_activations(
         tokens=10, hidden_size=4, intermediate_size=8, element_bytes=2
     )
+
+
+def test_warm_up_logits_stop_at_the_rows_a_batch_may_hold():
+    assert 2 * 32_000 * 100 == tgi.warm_up_logits(tokens=100, vocab_size=32_000, element_bytes=2)
+    assert 2 * 32_000 * 4096 == tgi.warm_up_logits(tokens=10_000, vocab_size=32_000, element_bytes=2)
+
+
+def test_captured_graphs_lie_in_the_tenth_that_a_card_of_24_gb_leaves_free():
+    assert 0 < tgi.captured() < 24 * 10**9 // 10

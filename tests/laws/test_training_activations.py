@@ -68,3 +68,12 @@ def test_activations_of_a_moment_go_with_tokens_pairs_and_padded_tokens():
         bytes_per_token=5, bytes_per_pair=2, bytes_per_padded_token=4, **given
     )
     assert 0 == activations.at_moment(bytes_per_token=-1, bytes_per_pair=0, bytes_per_padded_token=0, **given)
+
+
+def test_what_no_batch_changes_is_what_was_held_and_what_came_since_and_never_below_nothing():
+    assert 12 == activations.unvarying(before=8, here=4)
+    assert 0 == activations.unvarying(before=8, here=-16)
+
+
+def test_a_causal_mask_of_all_positions_is_a_byte_per_pair():
+    assert 64 * 2**20 == activations.causal_mask_buffer(positions=8192)

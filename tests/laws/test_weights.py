@@ -86,3 +86,11 @@ def test_megatron_pads_to_a_multiple_for_every_rank():
 
 def test_without_a_multiple_the_vocabulary_stays_as_it_is():
     assert 50_257 == weights.padded_vocabulary(vocab_size=50_257, multiple=1)
+
+
+def test_a_rank_holds_its_even_part_of_a_known_file():
+    assert 1_250_000 == weights.part_of_file(file_bytes=5_000_003, ranks=4)
+
+
+def test_a_bare_count_in_an_average_width_is_cut_upwards():
+    assert 1_250_001 == weights.average(parameters_bytes=5_000_003, ranks=4)

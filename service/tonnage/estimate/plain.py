@@ -5,6 +5,7 @@ from msgspec.structs import replace
 from tonnage.estimate.usual_shape import LARGEST_VOCABULARY, VOCABULARY, usual_width
 from tonnage.estimate.weights import stage_weights
 from tonnage.laws.rules_of_thumb import weights_only
+from tonnage.laws.weights import average, part_of_file
 from tonnage.spec.card import Placement
 from tonnage.spec.facts import WeightFormat
 from tonnage.spec.report import Account, Amount, Finding, GpuLoad, Host, MemoryItem, PhaseItems, exactly
@@ -67,9 +68,11 @@ def _weights(workload: Workload) -> list[MemoryItem]:
     """The weights item of each pipeline stage."""
     model, placement = workload.model, workload.placement
     if workload.weight_bytes is not None:
-        share = workload.weight_bytes // (placement.tensor_parallel_size * placement.pipeline_parallel_size)
+        ranks = placement.tensor_parallel_size * placement.pipeline_parallel_size
+        share = part_of_file(file_bytes=workload.weight_bytes, ranks=ranks)
         return [
-            _item(share, "user", "request", "size of a known file") for _ in range(placement.pipeline_parallel_size)
+            _item("part_of_file", share, "user", "request", "size of a known file")
+            for _ in range(placement.pipeline_parallel_size)
         ]
     if not model.known:
         return [_of_count(workload)] * placement.pipeline_parallel_size
@@ -82,7 +85,7 @@ def _weights(workload: Workload) -> list[MemoryItem]:
         expert_parallel_size=placement.expert_parallel_size,
     )
     return [
-        _item(s.total, "exact", model.source, f"{s.parameters} parameters in {workload.weight_format.id}")
+        _item("blocks", s.total, "exact", model.source, f"{s.parameters} parameters in {workload.weight_format.id}")
         for s in stages
     ]
 
@@ -94,16 +97,18 @@ def _of_count(workload: Workload) -> MemoryItem:
     if kind.kind == "plain":
         bits = 8 * kind.block_bytes // kind.block_elements
         share = ceil_div(weights_only(parameters=parameters, bits=bits), ranks)
-        return _item(share, "exact", "parameters x bits / 8", f"{parameters} parameters x {bits} bits")
+        return _item("", share, "exact", "parameters x bits / 8", f"{parameters} parameters x {bits} bits")
     amount = kind.of_count(parameters)
     words = f"{parameters} parameters x {8 * amount / parameters:.2f} bits"
     if kind.kind == "file-mix":
         detail = f"{words}, the average of {kind.id} on Llama-3.1-8B"
-        return _item(ceil_div(amount, ranks), "assumed", "parameters x bits / 8", detail)
+        return _item(
+            "average", average(parameters_bytes=amount, ranks=ranks), "assumed", "parameters x bits / 8", detail
+        )
     usual, most = (_left_wide(kind, parameters, amount, tokens) for tokens in (VOCABULARY, LARGEST_VOCABULARY))
     detail = f"{words} of {kind.id}, and embedding and head in 16 bit: of 100,000 tokens, none to 152,064"
-    item = _item(0, "assumed", "parameters x bits / 8", detail if most else f"{words} of {kind.id}")
-    sizes = (ceil_div(size, ranks) for size in (amount, amount + usual, amount + most))
+    item = _item("average", 0, "assumed", "parameters x bits / 8", detail if most else f"{words} of {kind.id}")
+    sizes = (average(parameters_bytes=size, ranks=ranks) for size in (amount, amount + usual, amount + most))
     return replace(item, bytes=Amount(*sizes))
 
 
@@ -115,6 +120,6 @@ def _left_wide(kind: WeightFormat, parameters: int, amount: int, vocab_size: int
     return max(0, 2 * outside - outside * amount // parameters)
 
 
-def _item(amount: int, basis: str, source: str, detail: str) -> MemoryItem:
-    law = "laws.rules_of_thumb.weights_only" if source.startswith("parameters") else "laws.weights"
-    return MemoryItem(component="weights", bytes=exactly(amount), basis=basis, law=law, source=source, detail=detail)  # type: ignore[arg-type]  # basis is one of Basis by the callers above
+def _item(law: str, amount: int, basis: str, source: str, detail: str) -> MemoryItem:
+    name = f"laws.weights.{law}" if law else "laws.rules_of_thumb.weights_only"
+    return MemoryItem(component="weights", bytes=exactly(amount), basis=basis, law=name, source=source, detail=detail)  # type: ignore[arg-type]  # basis is one of Basis by the callers above

@@ -17,7 +17,7 @@ from tonnage.estimate.shards import (
     tensor_bytes,
 )
 from tonnage.estimate.shards import WeightRules as WeightRules  # noqa: PLC0414
-from tonnage.laws import sharding
+from tonnage.laws import sharding, weights
 from tonnage.spec.facts import WeightFormat
 from tonnage.spec.model import Component, Model, Tensor
 from tonnage.units import ceil_div
@@ -215,7 +215,11 @@ def _count_only(model: Model, weight_format: WeightFormat, ranks: int, stages: i
     """A bare count in a format: every parameter counts as a quantized one, spread evenly."""
     share = ceil_div(model.parameters_total, ranks)
     plain = weight_format.kind == "plain"
-    size = share * weight_format.block_bytes if plain else _bare_bytes(share, weight_format)
+    size = (
+        weights.blocks(elements=share, block_elements=1, block_bytes=weight_format.block_bytes)
+        if plain
+        else _bare_bytes(share, weight_format)
+    )
     return tuple(
         StageWeights(
             stage=stage,

@@ -41,8 +41,12 @@ def derivation(item: MemoryItem) -> Derivation:
         steps=steps,
         inputs=() if main is None else tuple(_inputs(main)),
         exact=bool(steps) and steps[-1].value == size,
-        note="" if applied else f"{_CONSTANTS[item.basis]}: {item.source}",
+        note="" if any(_computes(one) for one in steps) else f"{_CONSTANTS[item.basis]}: {item.source}",
     )
+
+
+def _computes(one: Step) -> bool:
+    return one.numbers != number(one.value).text
 
 
 def _told(item: MemoryItem, size: Traced | int) -> tuple[tuple[Step, ...], tuple[Applied, ...]]:

@@ -19,7 +19,7 @@ from typing import Any, cast
 import msgspec
 
 from tonnage import laws
-from tonnage.explain.traced import Applied, Labelled, Named, Part, Traced, bare, computed
+from tonnage.explain.traced import Applied, Labelled, Named, Part, Traced, bare, computed, is_traced
 from tonnage.spec.report import Estimate
 from tonnage.spec.workload import Workload
 
@@ -89,9 +89,41 @@ def _given(known: str, value: Any) -> Any:
     if isinstance(value, int | float):
         return Traced(value, Named(known))
     if isinstance(value, tuple | list):
-        parts = [_given(f"{known} {place}", part) for place, part in enumerate(value, 1)]
+        names = _PARTS.get(known, ())
+        parts = [
+            [_given(f"{name} {place}", one) for name, one in zip(names, part, strict=True)]
+            if names and len(names) == len(part)
+            else _given(f"{known} {place}", part)
+            for place, part in enumerate(value, 1)
+        ]
         return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
     return value
+
+
+def merged(applied: Applied) -> Applied:
+    """
+    A law with its table of tensors in short: equal ones together, in the order they first appear.
+
+    Args:
+        applied: One application of it.
+
+    Returns:
+        The same law on the shorter table; where order counts, its result may be another one.
+    """
+    table = plain(applied.inputs.get("tensors"))
+    if not isinstance(table, tuple | list):
+        return applied
+    counts: dict[int, int] = {}
+    for size, count in table:
+        counts[size] = counts.get(size, 0) + count
+    return applied._replace(inputs={**applied.inputs, "tensors": tuple(counts.items())})
+
+
+_PARTS = {
+    "shapes": ("rows", "columns", "copies"), "rest": ("further rows", "further columns", "further copies"),
+    "tensors": ("size", "count"),
+}  # fmt: skip
+"""What the entries of tables that laws are given consist of."""
 
 
 @cache
@@ -107,6 +139,7 @@ class _Second:
         self.bare_laws: dict[str, Callable[..., Any]] = {}
         self._modules: dict[str, ModuleType] = {}
         own = vars(builtins) | {"__import__": self._import, "int": _Int, "round": _rounded}
+        own |= {"max": _choosing("max", max), "min": _choosing("min", min)}
         self._builtins = own
 
     def module(self, name: str) -> ModuleType:
@@ -210,6 +243,18 @@ def _labelled(stage: Any) -> Any:
     return msgspec.structs.replace(stage, bytes_by_component=parts, total=sum(parts.values()))
 
 
+def _choosing(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """`max` or `min`, of which a limit that no law gave is part of the formula when it decides."""
+
+    def chosen(*args: Any, **kwargs: Any) -> Any:
+        result = function(*args, **kwargs)
+        if kwargs or len(args) < 2 or isinstance(result, Traced) or not any(map(is_traced, args)):
+            return result
+        return computed(name, function, *args)
+
+    return chosen
+
+
 def _as_operation(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda first, second: computed(name, function, first, second)
 
@@ -257,8 +302,11 @@ def _traced(result: Any, applied: Applied) -> Any:
         return result
     if isinstance(result, int | float):
         return Traced(result, applied)
-    if isinstance(result, tuple) and all(isinstance(part, int | float) for part in result):
+    if isinstance(result, tuple):
         names = getattr(result, "_fields", None) or [str(place + 1) for place in range(len(result))]
-        parts = [Traced(part, Part(applied, name)) for name, part in zip(names, result, strict=True)]
+        parts = [
+            Traced(part, Part(applied, name)) if isinstance(part, int | float) else part
+            for name, part in zip(names, result, strict=True)
+        ]
         return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
     return result

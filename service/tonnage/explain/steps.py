@@ -5,13 +5,15 @@ from typing import Any
 
 from tonnage.explain.formula import lines_of, step
 from tonnage.explain.notation import name, number
-from tonnage.explain.second import law_functions, opened, plain
+from tonnage.explain.second import law_functions, merged, opened, plain
 from tonnage.explain.sums import Names, atoms, is_atom, key, terms
 from tonnage.explain.traced import Applied, Labelled, Named, Part, Traced
 from tonnage.spec.report import Step
 
 MOST_OPENED = 6
 """Sums of more different laws than this show each law by its last line only. [unitless]"""
+MOST_ENTRIES = 24
+"""Tables that a law adds up are written out up to this length. [unitless]"""
 _DEEPEST = 3
 
 
@@ -83,10 +85,11 @@ class _Telling:
 
     def _tell_opened(self, applied: Applied, origin: Any, atom: Traced, title: str, *, depth: int) -> None:
         """A law that no single expression shows, from within; one that only looks a number up says so."""
-        inside = opened(applied)
-        if isinstance(origin, Part):
+        applied = merged(applied)
+        inside = None if _is_long(applied) else opened(applied)
+        if isinstance(origin, Part) and inside is not None:
             inside = _part(inside, origin.name)
-        if isinstance(inside, Traced) and depth < _DEEPEST:
+        if isinstance(inside, Traced) and inside.value == atom.value and depth < _DEEPEST:
             self.tell(inside, title, depth=depth + 1)
         else:
             names = {key(atom): applied.law.rpartition(".")[2]}
@@ -106,6 +109,11 @@ def _alone(value: Traced) -> bool:
     """Whether a number is one law's, once."""
     found = terms(value)
     return len(found) == 1 and found[0].times == 1 and found[0].of is not None and is_atom(found[0].of)
+
+
+def _is_long(applied: Applied) -> bool:
+    """Whether a law walks through a table that no line has room for."""
+    return any(isinstance(given, tuple | list) and len(given) > MOST_ENTRIES for given in applied.inputs.values())
 
 
 def _says_nothing(last: Step) -> bool:

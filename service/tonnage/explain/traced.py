@@ -130,13 +130,18 @@ def computed(sign: str, function: Callable[..., Any], *operands: Any) -> Any:
     return Traced(result, Operation(sign, operands))
 
 
+_WHOLE_IN_FLOAT = 2**53
+
+
 def _unchanged(sign: str, operands: tuple[Any, ...]) -> Any:
     """What adding nothing, or taking something once, leaves as it is."""
     match sign, operands:
         case ("+" | "−", (Traced() as kept, 0)) | ("+", (0, Traced() as kept)):
             return kept
-        case ("×" | "//", (Traced() as kept, 1)) | ("×", (1, Traced() as kept)):
-            return kept if isinstance(kept.value, int) and all(isinstance(bare(one), int) for one in operands) else None
+        case ("×", (Traced() as kept, 1)) | ("×", (1, Traced() as kept)):
+            return kept if abs(kept.value) < _WHOLE_IN_FLOAT else None
+        case ("//", (Traced() as kept, 1)):
+            return kept if isinstance(kept.value, int) else None
         case (("floor" | "ceil" | "round"), (Traced() as kept,)):
             return kept if isinstance(kept.value, int) else None
     return None

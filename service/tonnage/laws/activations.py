@@ -230,6 +230,39 @@ def stale_inputs(
     return (inputs + 4 * vocab_size) * tokens * percent // 100
 
 
+def unvarying(*, before: int, here: int) -> int:
+    """
+    What lives at one point of a step whatever the batch: dequantized matrices, autocast copies of weights, scalars of the loss.
+
+    Args:
+        before: Held when the segment of the step begins. [bytes]
+        here: Taken since. [bytes]
+
+    Returns:
+        Size. [bytes]
+
+    Source:
+        recorded: tests/oracles/training_runs.json
+    """
+    return max(0, before + here)
+
+
+def causal_mask_buffer(*, positions: int) -> int:
+    """
+    Mask of all positions that a model keeps as a buffer: one byte per pair.
+
+    Args:
+        positions: max_position_embeddings. [tokens]
+
+    Returns:
+        Size. [bytes]
+
+    Source:
+        huggingface/transformers@v5.24.0 src/transformers/models/gpt_bigcode/modeling_gpt_bigcode.py (self.bias)
+    """
+    return positions * positions
+
+
 def at_moment(
     *,
     bytes_per_token: int,

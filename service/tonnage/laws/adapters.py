@@ -1,5 +1,29 @@
 """Trainable parameters of adapters: low-rank pairs, scales, virtual tokens."""
 
+from collections.abc import Sequence
+from typing import TypeAlias
+
+Shape: TypeAlias = tuple[int, int, int]
+"""Rows, columns (1: a vector) and how many tensors of this shape. [elements]"""
+
+
+def tensors(*, shapes: Sequence[Shape], rest: Sequence[Shape], element_bytes: int) -> int:
+    """
+    Everything that trains beside a frozen model: adapters, and modules saved in full.
+
+    Args:
+        shapes: Matrices and vectors of adapters.
+        rest: Modules saved in full.
+        element_bytes: Width of an element. [bytes]
+
+    Returns:
+        Size. [bytes]
+
+    Source:
+        huggingface/peft@v0.21.2 src/peft/tuners/lora/layer.py update_layer (A: rank x in, B: out x rank)
+    """
+    return sum(rows * columns * copies for rows, columns, copies in (*shapes, *rest)) * element_bytes
+
 
 def lora(*, in_features: int, out_features: int, rank: int, copies: int = 1) -> int:
     """
@@ -37,6 +61,24 @@ def dora(*, in_features: int, out_features: int, rank: int, copies: int = 1) -> 
         arXiv:2402.09353; huggingface/peft@v0.21.2 src/peft/tuners/lora/dora.py DoraLinearLayer
     """
     return copies * (rank * (in_features + out_features) + out_features)
+
+
+def merged(*, elements: int, adapter_bytes: int, quantized: bool) -> int:
+    """
+    merge_and_unload: the adapter's product for one linear at a time, and that linear dequantized where it is packed.
+
+    Args:
+        elements: Of the largest adapted linear. [elements]
+        adapter_bytes: Width of adapters. [bytes]
+        quantized: The linear is packed: fp32 and 16-bit copies of it.
+
+    Returns:
+        Size. [bytes]
+
+    Source:
+        huggingface/peft@v0.21.2 src/peft/tuners/lora/layer.py merge, bnb.py merge
+    """
+    return elements * (2 * adapter_bytes + (6 if quantized else 0))
 
 
 def ia3(*, scaled: int, copies: int = 1) -> int:

@@ -57,9 +57,24 @@ def segment(*, request: int) -> int:
 class Placement(NamedTuple):
     """Resident tensors in the segments they lie in."""
 
-    allocated: int
-    reserved: int
+    tensors: int
+    """[bytes]"""
+    remainders: int
+    """Counted with them because they are not split off. [bytes]"""
+    unused: int
+    """Of the segments taken from the driver. [bytes]"""
     gaps: tuple[int, ...]
+    """Free blocks above 1 MiB, smallest first. [bytes]"""
+
+    @property
+    def allocated(self) -> int:
+        """As memory_allocated() counts. [bytes]"""
+        return self.tensors + self.remainders
+
+    @property
+    def reserved(self) -> int:
+        """As memory_reserved() counts. [bytes]"""
+        return self.tensors + self.remainders + self.unused
 
 
 def placed(*, tensors: Iterable[tuple[int, int]], warm: int = 0) -> Placement:
@@ -71,15 +86,16 @@ def placed(*, tensors: Iterable[tuple[int, int]], warm: int = 0) -> Placement:
         warm: One block taken and freed before the first tensor (transformers' allocator warm-up). [bytes]
 
     Returns:
-        Counted size, segments taken from the driver, and free blocks above 1 MiB, smallest first. [bytes]
+        Tensors, what is counted with them, the rest of the segments taken from the driver, and free blocks. [bytes]
 
     Source:
         pytorch/pytorch@2.6 c10/cuda/CUDACachingAllocator.cpp get_free_block, should_split, alloc_found_block
     """
     free = [segment(request=warm)] if warm > SMALL else []
-    counted, held, small = 0, sum(free), 0
+    tensor_bytes, remainders, held, small = 0, 0, sum(free), 0
     for request, count in tensors:
         size, left = block(request=request), count
+        tensor_bytes += size * count
         if size <= SMALL:
             small += size * count
             continue
@@ -92,11 +108,12 @@ def placed(*, tensors: Iterable[tuple[int, int]], warm: int = 0) -> Placement:
             remainder = space - fitting * size
             left -= equal * fitting
             held += 0 if reused else equal * space
-            counted += equal * (fitting * size + _kept(remainder))
+            remainders += equal * _kept(remainder)
             if remainder > SMALL:
                 at = bisect_left(free, remainder)
                 free[at:at] = [remainder] * equal
-    return Placement(counted + small, held + ceil_div(small, SMALL_SEGMENT) * SMALL_SEGMENT, tuple(free))
+    held += ceil_div(small, SMALL_SEGMENT) * SMALL_SEGMENT
+    return Placement(tensor_bytes, remainders, held - tensor_bytes - remainders, tuple(free))
 
 
 def allocated(*, tensors: Iterable[tuple[int, int]], warm: int = 0) -> int:

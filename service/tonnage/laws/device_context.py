@@ -74,3 +74,16 @@ def cublas_workspace(*, compute_capability_major: int) -> int:
         pytorch/pytorch@2.6 aten/src/ATen/cuda/CublasHandlePool.cpp parseChosenWorkspaceSize
     """
     return 32 * MiB if compute_capability_major >= 9 else 2 * 4096 * KiB + 8 * 16 * KiB
+
+
+def metal() -> int:
+    """
+    Context of a process on Apple silicon.
+
+    Returns:
+        Nothing: Metal keeps it in system memory. [bytes]
+
+    Source:
+        assumed; not measured
+    """
+    return 0

@@ -23,6 +23,24 @@ def accumulated(*, parameters: int, element_bytes: int) -> int:
     return parameters * element_bytes
 
 
+def at_point(*, before: int, finished: int, here: int) -> int:
+    """
+    Gradients that are there at one point of backward.
+
+    Args:
+        before: Kept from earlier micro-batches. [bytes]
+        finished: Of layers that backward has passed, as far as they stay. [bytes]
+        here: Of the layer that is being differentiated. [bytes]
+
+    Returns:
+        Size. [bytes]
+
+    Source:
+        pytorch/pytorch@v2.8.0 torch/csrc/autograd/functions/accumulate_grad.h; recorded: tests/oracles/training_runs.json
+    """
+    return max(0, before + finished + here)
+
+
 def ddp_buckets(*, gradient_bytes: int, view: bool = False) -> int:
     """
     Flat buckets that DDP reduces; `.grad` is a copy unless gradients are views of them.

@@ -296,6 +296,23 @@ def fused_head(*, vocab_size: int, hidden_size: int, tokens: int, head_trains: b
     return logits + gradients + (vocab_size * hidden_size * element_bytes if head_trains else 0)
 
 
+def generated_scores(*, vocab_size: int, rows: int) -> int:
+    """
+    fp32 scores that generation between steps holds: of the newest token of every sample, or (PPO) of every token.
+
+    Args:
+        vocab_size: Vocabulary. [elements]
+        rows: Tokens whose scores are held. [tokens]
+
+    Returns:
+        Size. [bytes]
+
+    Source:
+        huggingface/trl@f2cd57710 trl/trainer/utils.py generate (output_scores)
+    """
+    return FLOAT * vocab_size * rows
+
+
 def at_moment(*, bytes_per_scored_token: int, scored_tokens: int) -> int:
     """
     Logits, their copies and gradients that exist at one point of a step.

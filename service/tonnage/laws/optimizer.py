@@ -14,6 +14,23 @@ Shape: TypeAlias = tuple[int, int, int]
 """Rows, columns (1: a vector) and how many tensors of this shape. [elements]"""
 
 
+def master_copy(*, parameters: int) -> int:
+    """
+    fp32 copies that a 16-bit model is stepped in.
+
+    Args:
+        parameters: Trainable parameters. [unitless]
+
+    Returns:
+        Size. [bytes]
+
+    Source:
+        deepspeedai/DeepSpeed@edaa72212 deepspeed/runtime/bf16_optimizer.py (fp32_groups_flat_partition); arXiv:1710.03740
+        section 3.1
+    """
+    return 4 * parameters
+
+
 def elementwise_states(*, shapes: Sequence[Shape], states: int, state_bytes: int, rest: Sequence[Shape] = ()) -> int:
     """
     Tensors of the parameter's own shape: Adam's two moments, Lion's one, momentum.

@@ -263,3 +263,21 @@ def lora_intermediate(*, tokens: int, max_lora_rank: int, slices: int = 3, eleme
         vllm-project/vllm@0.10.2 vllm/lora/punica_wrapper/punica_gpu.py add_lora_linear (buffer, float32)
     """
     return slices * tokens * max_lora_rank * element_bytes
+
+
+def normed_stream(*, rows: int, hidden_size: int, element_bytes: int) -> int:
+    """
+    Hidden rows of a prompt and their normalised copy, before the head takes them.
+
+    Args:
+        rows: Tokens of the batch. [tokens]
+        hidden_size: Width of the residual stream. [elements]
+        element_bytes: Width of its elements. [bytes]
+
+    Returns:
+        Size. [bytes]
+
+    Source:
+        huggingface/transformers@v5.24.0 src/transformers/models/llama/modeling_llama.py LlamaModel.forward (self.norm)
+    """
+    return rows * 2 * element_bytes * hidden_size

@@ -110,3 +110,16 @@ def communicator(*, tensor_parallel_size: int) -> int:
     if tensor_parallel_size == 1:
         return 0
     return (342 if tensor_parallel_size == 2 else 392) * MiB
+
+
+def captured() -> int:
+    """
+    Graphs of decode batches.
+
+    Returns:
+        Typical size; no log states one. [bytes]
+
+    Source:
+        assumed; NVIDIA/TensorRT-LLM@7ff5302 tensorrt_llm/_torch/pyexecutor/cuda_graph_runner.py
+    """
+    return 500 * MiB

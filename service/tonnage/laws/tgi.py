@@ -1,5 +1,10 @@
 """How Text Generation Inference sizes its cache and its largest prefill."""
 
+from tonnage.units import MiB
+
+WARM_UP_ROWS = 4096
+"""Requests a warm-up batch may consist of. [requests]"""
+
 
 def pool(*, free: int, total: int, kept: float, warm_up_cache: int) -> int:
     """
@@ -58,3 +63,35 @@ def prefill_activations(*, tokens: int, hidden_size: int, intermediate_size: int
         huggingface/text-generation-inference@db931fcf custom_modeling/flash_llama_modeling.py LlamaMLP; not measured
     """
     return tokens * element_bytes * (3 * intermediate_size + 4 * hidden_size)
+
+
+def warm_up_logits(*, tokens: int, vocab_size: int, element_bytes: int) -> int:
+    """
+    Logits of the warm-up prefill: those of the last position of every request in it.
+
+    Args:
+        tokens: Tokens of the batch. [tokens]
+        vocab_size: Vocabulary. [elements]
+        element_bytes: Width of logits. [bytes]
+
+    Returns:
+        Size if as many requests as the batch may hold were of one token each. [bytes]
+
+    Source:
+        huggingface/text-generation-inference@db931fcf server/text_generation_server/models/flash_causal_lm.py warmup
+    """
+    return vocab_size * element_bytes * min(tokens, WARM_UP_ROWS)
+
+
+def captured() -> int:
+    """
+    Graphs of decode batches, captured after the pool in the tenth left free.
+
+    Returns:
+        Typical size; no log states one. [bytes]
+
+    Source:
+        assumed; huggingface/text-generation-inference@db931fcf server/text_generation_server/models/flash_causal_lm.py
+        cuda_graph_warmup
+    """
+    return 400 * MiB

@@ -129,3 +129,37 @@ def padded_vocabulary(*, vocab_size: int, multiple: int = 64, tensor_parallel_si
         _vocab_size_with_padding (multiple x tensor parallel size)
     """
     return round_up(round_up(vocab_size, multiple), tensor_parallel_size)
+
+
+def part_of_file(*, file_bytes: int, ranks: int) -> int:
+    """
+    A rank's even part of a checkpoint whose size is known.
+
+    Args:
+        file_bytes: Size of the file. [bytes]
+        ranks: Ranks that share it. [unitless]
+
+    Returns:
+        Size. [bytes]
+
+    Source:
+        definition
+    """
+    return file_bytes // ranks
+
+
+def average(*, parameters_bytes: int, ranks: int) -> int:
+    """
+    A rank's part of a bare count in a format that is only known by its average width.
+
+    Args:
+        parameters_bytes: Parameters by the format's average. [bytes]
+        ranks: Ranks that share them. [unitless]
+
+    Returns:
+        Part of the fullest rank. [bytes]
+
+    Source:
+        definition
+    """
+    return -(-parameters_bytes // ranks)

@@ -280,7 +280,7 @@ def test_what_comes_and_goes_names_the_function_that_gives_it():
     named = {i.component: i.law for i in phase(answer(**CHECKPOINTED), "backward").items}
 
     assert "laws.activations.at_moment" == named["activations"]
-    assert "laws.gradients.accumulated" == named["gradients"]
+    assert "laws.gradients.at_point" == named["gradients"]
 
 
 def test_fragments_under_zero3_have_room_in_what_is_required_and_elsewhere_less():

@@ -8,6 +8,7 @@ from tonnage.estimate.serving.process import device_context, host_memory, versio
 from tonnage.estimate.serving.terms import Term
 from tonnage.estimate.weights import WeightRules, disk_bytes, stage_weights
 from tonnage.laws import mlx as law
+from tonnage.laws.generate import prompt_logits
 from tonnage.spec import card
 from tonnage.spec.engines.mlx import Mlx as Release
 from tonnage.spec.facts import KvFormat
@@ -19,7 +20,7 @@ from tonnage.units import GiB
 _UNKNOWN_LENGTH = 4096
 _RULES = WeightRules()
 _LM = "ml-explore/mlx-lm@d78bf58e mlx_lm/"
-_WEIGHTS = Term("weights", "derived", "laws.weights", _LM + "utils.py load_model", inside_budget=False)
+_WEIGHTS = Term("weights", "derived", "laws.weights.blocks", _LM + "utils.py load_model", inside_budget=False)
 _CACHE = Term("kv_cache", "derived", "laws.mlx.cache_tokens", _LM + "models/cache.py KVCache", inside_budget=False)
 _STATE = Term("recurrent_state", "derived", "laws.recurrent_state", _LM + "models/cache.py", inside_budget=False)
 _STEP = Term("activations", "derived", "laws.mlx.prefill_step", _LM + "generate.py generate_step", inside_budget=False)
@@ -90,8 +91,12 @@ def _load(workload: Workload, weights: int, wanted: Demand, step: int, kv: tuple
         held.append(_STATE.item(within(state, 0.1)))
     running = [
         _STEP.item(within(activations, 0.3, 0.5), f"{tokens} tokens of one prompt step"),
-        _COPY.item(Amount(0, largest, largest * 2), "one layer's cache while it grows"),
-        _LOGITS.item(exactly(wanted.requests * model.vocab_size * (element + 4))),
+        _COPY.item(Amount(0, law.growth_copy(layer_bytes=largest), largest * 2), "one layer's cache while it grows"),
+        _LOGITS.item(
+            exactly(
+                prompt_logits(rows=wanted.requests, vocab_size=model.vocab_size, element_bytes=element, upcast=True)
+            )
+        ),
     ]
     return GpuLoad(
         ranks=(0,),

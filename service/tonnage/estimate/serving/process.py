@@ -47,12 +47,12 @@ def _cuda(multiprocessors: int, torch: bool) -> MemoryItem:
 @remembered(64)
 def _other(vendor: str) -> MemoryItem:
     if vendor == "apple":
-        amount = Amount(0, 0, 512 * MiB)
+        amount = Amount(0, law.metal(), 512 * MiB)
         return MemoryItem(
             component="device_context",
             bytes=amount,
             basis="assumed",
-            law="laws.device_context",
+            law="laws.device_context.metal",
             source="Metal keeps its context in system memory; not measured",
             counter="device",
         )

@@ -21,7 +21,7 @@ from tonnage.estimate.serving.vllm import total_memory
 from tonnage.estimate.serving.vllm_settings import traits
 from tonnage.estimate.serving.vllm_weights import rotary_positions
 from tonnage.estimate.weights import StageWeights, WeightRules, disk_bytes, stage_weights
-from tonnage.laws import allocator, device_context, runtime, serving_activations, serving_buffers
+from tonnage.laws import allocator, device_context, runtime, sampler, serving_activations, serving_buffers
 from tonnage.spec import card
 from tonnage.spec.facts import WeightFormat
 from tonnage.spec.model import Model
@@ -246,7 +246,7 @@ def _rank(
         activations=_activations(chosen, shape),
         draft=drafted.weights,
         draft_cache=0 if chosen.release.draft_cache_inside else draft_token * pools.tokens.expected,
-        logits=4 * max(chosen.decode_sizes, default=1) * model.vocab_size,
+        logits=sampler.logits(rows=max(chosen.decode_sizes, default=1), vocab_size=model.vocab_size, element_bytes=4),
     )
 
 

@@ -12,6 +12,7 @@ from tonnage.estimate.serving.process import device_context
 from tonnage.estimate.serving.terms import Term
 from tonnage.estimate.weights import StageWeights, WeightRules, disk_bytes, stage_weights
 from tonnage.laws import tensorrt_llm as law
+from tonnage.laws.generate import next_token_logits
 from tonnage.spec import card
 from tonnage.spec.engines.tensorrt_llm import TensorRtLlm as Release
 from tonnage.spec.facts import Gpu
@@ -25,14 +26,14 @@ _ENGINE_RULES = WeightRules(layer_surplus="first", replicated_names=("embed_toke
 _TORCH_RULES = WeightRules(layer_surplus="first")
 _MEMORY_DOC = "NVIDIA/TensorRT-LLM@5a211b9 docs/source/reference/memory.md"
 _UTIL = "NVIDIA/TensorRT-LLM@7ff5302 tensorrt_llm/_torch/pyexecutor/_util.py"
-_WEIGHTS = Term("weights", "derived", "laws.weights", _MEMORY_DOC)
+_WEIGHTS = Term("weights", "derived", "laws.weights.blocks", _MEMORY_DOC)
 _CONTEXT_RUN = Term("activations", "derived", "laws.tensorrt_llm.context_run", _UTIL)
 _EXECUTION = Term("activations", "calibrated", "laws.tensorrt_llm.execution_context", _MEMORY_DOC)
 _LOGITS = Term("logits", "derived", "laws.generate.next_token_logits", _UTIL)
 _DECODER = Term("sampler", "calibrated", "laws.tensorrt_llm.decoder_buffers", "TensorRT-LLM start-up logs")
 _RUNTIME = Term("workspace", "calibrated", "laws.tensorrt_llm.runtime_buffers", "TensorRT-LLM start-up logs")
 _NCCL = Term("communication", "assumed", "laws.tensorrt_llm.communicator", "ai-dynamo/aiconfigurator@095f58a")
-_GRAPHS = Term("cuda_graphs", "assumed", "laws.cuda_graphs", _UTIL)
+_GRAPHS = Term("cuda_graphs", "assumed", "laws.tensorrt_llm.captured", _UTIL)
 _POOL = Term("kv_cache", "derived", "laws.tensorrt_llm.pool", _UTIL)
 _UNKNOWNS = ("plugins, speculative heads and vision encoders of TensorRT-LLM", "LoRA cache of TensorRT-LLM")
 _INVALIDATED_BY = ("an engine built with other max_num_tokens or max_batch_size", "another backend")
@@ -177,7 +178,7 @@ def _rank(
     if engine:
         resident += _engine_buffers(model, tokens, slots, tensor_parallel_size, last)
     else:
-        resident.append(_GRAPHS.item(Amount(100 * MiB, 500 * MiB, 2 * GiB), "decode batches"))
+        resident.append(_GRAPHS.item(Amount(100 * MiB, law.captured(), 2 * GiB), "decode batches"))
         width = ceil_div(feed_forward_width(model), tensor_parallel_size)
         transient = _torch_buffers(model, tokens, slots if last else 0, width, element_bytes)
     return Rank(stage=stage.stage, layers=stage.layers, resident=tuple(resident), transient=transient, outside=())
@@ -206,6 +207,6 @@ def _torch_buffers(model: Model, tokens: int, slots: int, width: int, element_by
     found = [_CONTEXT_RUN.item(within(activations, 0.4, 1.0), f"{tokens} tokens a step")]
     rows = min(slots, tokens)
     if rows:
-        logits = rows * model.vocab_size * (4 + element_bytes)
+        logits = next_token_logits(batch_size=rows, vocab_size=model.vocab_size, element_bytes=element_bytes)
         found.append(_LOGITS.item(Amount(0, logits // 4, 2 * logits), f"at most {rows} requests"))
     return tuple(found)

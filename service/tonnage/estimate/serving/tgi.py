@@ -11,6 +11,7 @@ from tonnage.estimate.serving.process import device_context
 from tonnage.estimate.serving.terms import Term
 from tonnage.estimate.weights import StageWeights, WeightRules, disk_bytes, stage_weights
 from tonnage.laws import tensorrt_llm, tgi
+from tonnage.laws.weights import part_of_file
 from tonnage.spec import card
 from tonnage.spec.engines.tgi import Tgi as Release
 from tonnage.spec.facts import Gpu, KvFormat
@@ -21,14 +22,12 @@ from tonnage.units import GiB, MiB, ceil_div
 
 _UNKNOWN_LENGTH = 4096
 _LAUNCHER_SHARE = 0.95
-_WARM_UP_ROWS = 4096
-"""Requests a warm-up batch may consist of. [requests]"""
 _RULES = WeightRules(layer_surplus="first")
 _SERVER = "huggingface/text-generation-inference@db931fcf server/text_generation_server/models/flash_causal_lm.py"
-_WEIGHTS = Term("weights", "derived", "laws.weights", _SERVER)
+_WEIGHTS = Term("weights", "derived", "laws.weights.blocks", _SERVER)
 _PREFILL = Term("activations", "derived", "laws.tgi.prefill_activations", _SERVER)
-_LOGITS = Term("logits", "derived", "laws.tgi.prefill_activations", _SERVER)
-_GRAPHS = Term("cuda_graphs", "assumed", "laws.cuda_graphs", _SERVER, inside_budget=False)
+_LOGITS = Term("logits", "derived", "laws.tgi.warm_up_logits", _SERVER)
+_GRAPHS = Term("cuda_graphs", "assumed", "laws.tgi.captured", _SERVER, inside_budget=False)
 _NCCL = Term("communication", "assumed", "laws.tensorrt_llm.communicator", "ai-dynamo/aiconfigurator@095f58a")
 _POOL = Term("kv_cache", "derived", "laws.tgi.pool", _SERVER)
 _UNKNOWNS = ("adapters, speculation and images of TGI",)
@@ -146,7 +145,9 @@ def _prefill_tokens(
 def _rank(workload: Workload, chosen: Settings, stage: StageWeights, last: bool) -> Rank:
     placement, size = workload.placement, stage.total
     if workload.weight_bytes is not None:
-        size = workload.weight_bytes // (placement.tensor_parallel_size * placement.pipeline_parallel_size)
+        size = part_of_file(
+            file_bytes=workload.weight_bytes, ranks=placement.tensor_parallel_size * placement.pipeline_parallel_size
+        )
     return _rank_of(
         workload.model,
         stage,
@@ -183,9 +184,9 @@ def _rank_of(
         resident.append(_NCCL.item(Amount(communicator // 2, communicator, communicator + GiB)))
     transient = [_PREFILL.item(within(activations, 0.3, 0.5), f"{tokens} tokens of warm-up")]
     if last:
-        logits = model.vocab_size * element_bytes * min(tokens, _WARM_UP_ROWS)
+        logits = tgi.warm_up_logits(tokens=tokens, vocab_size=model.vocab_size, element_bytes=element_bytes)
         transient.append(_LOGITS.item(Amount(0, logits // 4, logits), "rows of the warm-up batch"))
-    graphs = _GRAPHS.item(Amount(100 * MiB, 400 * MiB, 2 * GiB), "captured after the pool, in the tenth left free")
+    graphs = _GRAPHS.item(Amount(100 * MiB, tgi.captured(), 2 * GiB), "captured after the pool, in the tenth left free")
     return Rank(
         stage=stage.stage,
         layers=stage.layers,

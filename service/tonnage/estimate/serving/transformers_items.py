@@ -9,7 +9,7 @@ from tonnage.estimate.serving.transformers_caches import Held
 from tonnage.estimate.serving.transformers_resident import Resident
 from tonnage.estimate.serving.transformers_settings import Settings
 from tonnage.estimate.serving.transformers_widths import Width, width
-from tonnage.laws import allocator, generate
+from tonnage.laws import allocator, generate, serving_activations
 from tonnage.laws.reserved import unavoidable
 from tonnage.spec.facts import Gpu, WeightFormat
 from tonnage.spec.model import Model
@@ -67,7 +67,7 @@ def _unchanging(
     slack = max(0, part.reserved - part.counted)
     amount = Amount(0, slack, slack + 40 * MiB + (part.tied_head if unstated else 0))
     detail = "segments that the weights do not fill"
-    law = "laws.allocator.reserved"
+    law = "laws.allocator.placed"
     items.append(_item("fragmentation", amount, "derived", law, _ALLOCATOR, detail=detail, counter="reserved"))
     items.append(device_context(gpu))
     return tuple(items)
@@ -81,7 +81,7 @@ def _weights(part: Resident, model: Model, form: WeightFormat, *, known: bool, m
     basis: Basis = "user" if known else "derived"
     detail = f"{form.id}: {part.exact} bytes of tensors as the caching allocator counts them"
     amount = Amount(max(0, low), part.counted, high)
-    law = "laws.allocator.allocated"
+    law = "laws.allocator.placed"
     return _item("weights", amount, basis, law, f"{_ALLOCATOR}; {model.source}", detail=detail)
 
 
@@ -129,7 +129,9 @@ def cache_items(size: int, cache: Held, chosen: Settings, part: Resident, *, gro
         tokens = chosen.length if grown else chosen.prompt_tokens
         detail = f"{chosen.cache} cache, batch {chosen.batch_size}, {tokens} tokens"
         source = "huggingface/transformers cache_utils.py"
-        items.append(_item("kv_cache", within(size, 0.005), "derived", "laws.kv_cache", source, detail=detail))
+        items.append(
+            _item("kv_cache", within(size, 0.005), "derived", "laws.kv_cache.full_attention", source, detail=detail)
+        )
         items += _remainders(size, cache, part, grown=grown)
     if cache.state:
         amount = within(cache.state, 0.5, 0.1)
@@ -264,10 +266,12 @@ def _output(model: Model, chosen: Settings, part: Resident) -> tuple[MemoryItem,
         element_bytes=chosen.execution.element_bytes,
         upcast=not last,
     )
-    stream = rows * 2 * chosen.execution.element_bytes * model.hidden_size
+    stream = serving_activations.normed_stream(
+        rows=rows, hidden_size=model.hidden_size, element_bytes=chosen.execution.element_bytes
+    )
     source = "huggingface/transformers models/llama LlamaForCausalLM.forward"
     return (
-        _item("activations", within(stream, 0.1), "derived", "norm", source),
+        _item("activations", within(stream, 0.1), "derived", "laws.serving_activations.normed_stream", source),
         _item("logits", exactly(logits), "derived", "prompt_logits", source),
     )
 

@@ -121,7 +121,7 @@ def peak(model: Model, shape: RankShape, settings: Settings, rank: Rank, kernel:
         sampler=leading.sampler,
         vision=leading.vision,
         workspace=cublas + persistent,
-        workspace_law=_WORKSPACE_LAWS.get(kernel.name, "laws.moe_workspace")
+        workspace_law=_WORKSPACE_LAWS.get(kernel.name, "laws.moe_workspace.triton")
         if workspace >= indexer and workspace
         else "laws.serving_activations.indexer_gather"
         if indexer

@@ -12,6 +12,7 @@ from tonnage.estimate.training.settings import FSDP, ZERO, Settings
 from tonnage.estimate.training.solve import Solved, Stage, moving_least, solved
 from tonnage.estimate.training.step import Moment
 from tonnage.estimate.training.usual import usual_model
+from tonnage.laws import runtime
 from tonnage.laws.pool_regimes import Ratio
 from tonnage.laws.reserved import transient_share, unavoidable, whole_share
 from tonnage.spec.facts import Gpu
@@ -118,14 +119,11 @@ def _least_outside(found: MemoryItem) -> int:
 
 
 def _communicates(job: Settings) -> int:
-    """
-    Communicators of a rank; DeepSpeed builds them with one GPU too. [bytes]
-
-    Source: deepspeedai/DeepSpeed@edaa72212 deepspeed/runtime/engine.py (init_distributed)
-    """
-    if job.ranks * job.tensor_parallel_size * job.context_parallel_size * job.pipeline_parallel_size > 1:
-        return counters.NCCL
-    return counters.NCCL // 2 if job.sharding in ZERO else 0
+    """Communicators of a rank; DeepSpeed builds them with one GPU too. [bytes]"""
+    return runtime.training_communicators(
+        ranks=job.ranks * job.tensor_parallel_size * job.context_parallel_size * job.pipeline_parallel_size,
+        built_alone=job.sharding in ZERO,
+    )
 
 
 def _needed(job: Solved, stage: Stage, outside: tuple[MemoryItem, ...]) -> Amount:
@@ -182,7 +180,7 @@ def _outside(gpu: Gpu | None, eager: bool, communicators: int, paged: int) -> tu
     if communicators:
         items.append(
             item(
-                "communication", communicators, "laws.runtime", "NVIDIA/nccl issues 964, 864",
+                "communication", communicators, "laws.runtime.training_communicators", "NVIDIA/nccl issues 964, 864",
                 basis="calibrated", counter="device", band=(communicators // 2, communicators),
             )
         )  # fmt: skip

@@ -7,7 +7,7 @@ from tonnage.laws import pool_regimes as regimes
 from tonnage.laws import reserved as laws
 from tonnage.laws.pool_regimes import Ratio
 from tonnage.spec.facts import Gpu
-from tonnage.units import GiB, MiB
+from tonnage.units import MiB
 
 DEFAULT_MULTIPROCESSORS = 108
 """An A100's, where no GPU is stated. [unitless]"""
@@ -140,6 +140,3 @@ def context(gpu: Gpu | None, *, eager: bool) -> int:
 EXTENSIONS = 200 * MiB
 """Kernels of flash-attn, bitsandbytes and others, loaded whole with the process before CUDA 11.7: by the 28 device rows of
 tests/measured/training.json from torch 2.0. [bytes]"""
-
-NCCL = GiB
-"""Communicators of one process; measured 0.5 to 1.9 GiB. [bytes]"""

@@ -43,7 +43,11 @@ def host_of(
     if settings.offload_activations and kept:
         items.append(
             _item(
-                "activations", kept * settings.ranks, "derived", "block inputs of the micro-batch", "laws.activations"
+                "activations",
+                kept * settings.ranks,
+                "derived",
+                "block inputs of the micro-batch",
+                "laws.activations.at_moment",
             )
         )
     total = sum(i.bytes.expected for i in items)

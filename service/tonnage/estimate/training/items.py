@@ -26,8 +26,8 @@ def item(
 _MOVING = (
     ("activations", "laws.activations.at_moment", TAPE_SOURCE),
     ("logits", "laws.loss.at_moment", TAPE_SOURCE),
-    ("gradients", "laws.gradients.accumulated", TAPE_SOURCE),
-    ("workspace", "laws.activations", TAPE_SOURCE),
+    ("gradients", "laws.gradients.at_point", TAPE_SOURCE),
+    ("workspace", "laws.activations.unvarying", TAPE_SOURCE),
     ("unsharded_parameters", "laws.training_sharding.gathered_unit", GATHER_SOURCE),
     ("gradient_buckets", "laws.gradients.ddp_buckets", "torch DDP, DeepSpeed ZeRO"),
     ("kv_cache", "laws.kv_cache.full_attention", "transformers DynamicCache"),

@@ -13,7 +13,7 @@ from tonnage.estimate.training.sharding import Held
 from tonnage.estimate.training.sizes import Rank
 from tonnage.estimate.training.step import Batch, Moment
 from tonnage.estimate.training.tape import Form, value
-from tonnage.laws import kv_cache
+from tonnage.laws import adapters, kv_cache, loss
 from tonnage.spec.model import Model
 from tonnage.spec.workload import Workload
 
@@ -72,7 +72,8 @@ def _generation(job: Settings, model: Model, objective: Objective, holds: Held) 
     """
     samples = job.micro_batch_size * max(1, job.gradient_accumulation_steps)
     tokens = samples * job.sequence_length
-    scores = 4 * model.vocab_size * (tokens // 2 if objective.keeps_scores else samples)
+    rows = tokens // 2 if objective.keeps_scores else samples
+    scores = loss.generated_scores(vocab_size=model.vocab_size, rows=rows)
     return Moment(
         "generation", "keys and values of generated samples", 0, scores, 0, 0, holds.live_forward, 0, 0,
         tokens * _cache_per_token(model) // job.tensor_parallel_size,
@@ -102,7 +103,8 @@ def _evaluation(job: Settings, model: Model, recipe: Recipe, holds: Held, rank: 
     measures = Batch(tokens, job.sequence_length, padded, tokens).measures
     points = inference_points(model, replace(recipe, checkpointing="none"))
     activations = max((value(point, measures) for point in points), default=0)
-    logits = round(recipe.loss[0] * model.vocab_size // job.tensor_parallel_size * tokens) if rank.last else 0
+    each = round(recipe.loss[0] * model.vocab_size // job.tensor_parallel_size)
+    logits = loss.at_moment(bytes_per_scored_token=each, scored_tokens=tokens) if rank.last else 0
     return Moment("evaluation", "forward without gradients", activations, logits, 0, 0, holds.live_forward, 0, 0)
 
 
@@ -113,11 +115,7 @@ def inference_points(model: Model, recipe: Recipe) -> tuple[Form, ...]:
 
 
 def _merge(job: Settings) -> Moment:
-    """
-    merge_and_unload: the adapter's product for one linear at a time, and that linear dequantized where it is packed.
-
-    Source: huggingface/peft@v0.21.2 src/peft/tuners/lora/{layer,bnb}.py merge
-    """
+    """merge_and_unload, one linear at a time."""
     largest = max((a.in_features * a.out_features for a in job.adapters), default=0)
-    width = 2 * job.adapter_bytes + (6 if job.quantized else 0)
-    return Moment("merge", "product of one adapter", 0, 0, largest * width, 0, 0, 0, 0)
+    product = adapters.merged(elements=largest, adapter_bytes=job.adapter_bytes, quantized=job.quantized)
+    return Moment("merge", "product of one adapter", 0, 0, product, 0, 0, 0, 0)

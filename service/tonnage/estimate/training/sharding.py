@@ -152,7 +152,7 @@ def _zero3(settings: Settings, sizes: Sizes) -> Held:
     on_gpu = not (settings.offload_optimizer or settings.offload_parameters)
     automatic = settings.card.framework != "deepspeed"
     prefetch = laws.zero3_prefetch(hidden_size=sizes.hidden_size, automatic=automatic)
-    head = 2 * sizes.vocabulary
+    head = laws.gathered_unit(parameters=sizes.vocabulary, element_bytes=2)
     small_head = sizes.vocabulary < laws.ZERO_SUB_GROUP
     return Held(
         weights=weights,
@@ -179,7 +179,7 @@ def _fsdp(settings: Settings, sizes: Sizes) -> Held:
     on_gpu = not settings.offload_parameters
     staged = settings.pipeline_parallel_size > 1 and settings.release.fsdp == "fsdp2"
     keeps_whole = settings.sharding == "fsdp_grad_op" or staged
-    unit, root = sizes.block_gathered, 2 * sizes.vocabulary
+    unit, root = sizes.block_gathered, laws.gathered_unit(parameters=sizes.vocabulary, element_bytes=2)
     resharded = settings.release.embedding_resharded
     outer = 0 if resharded else 2 * root
     trained = whole if flat else sizes.gradients

@@ -15,6 +15,8 @@ from tonnage.estimate.training.states import (
 )
 from tonnage.estimate.training.usual import layer_groups
 from tonnage.estimate.weights import StageWeights
+from tonnage.laws import gradients, training_sharding
+from tonnage.laws import optimizer as optimizer_laws
 from tonnage.spec.facts import Optimizer
 from tonnage.spec.model import Model
 from tonnage.spec.workload import Workload
@@ -111,7 +113,7 @@ def _rank(whole: _Model, stage: StageWeights) -> Rank:
 
 def _sizes(whole: _Model, stage: StageWeights, *, shares: tuple[float, float], trained: int, states: int) -> Sizes:
     job, model, groups = whole.job, whole.workload.model, whole.groups
-    adapters = 0 if job.trains_base else round(sum(g.parameters * g.element_bytes for g in groups) * shares[0])
+    adapters = 0 if job.trains_base else round(sum(g.stored for g in groups) * shares[0])
     layers = max(1, len(stage.layers))
     block = (stage.total - _outside_bytes(stage)) // layers
     block_parameters = _largest_layer(model) // job.tensor_parallel_size
@@ -119,11 +121,11 @@ def _sizes(whole: _Model, stage: StageWeights, *, shares: tuple[float, float], t
     return Sizes(
         weights=stage.total if stated is None else stated // len(whole.stages),
         adapters=adapters,
-        master=4 * trained if job.master else 0,
+        master=optimizer_laws.master_copy(parameters=trained) if job.master else 0,
         states=states,
-        gradients=round(sum(g.parameters * _gradient_width(job, g) for g in groups) * shares[1]),
+        gradients=round(sum(_gradients(job, g) for g in groups) * shares[1]),
         trainable=trained,
-        block_gathered=block if job.quantized else block_parameters * min(job.compute_bytes, job.weight_bytes),
+        block_gathered=block if job.quantized else _gathered(job, block_parameters),
         block_trainable=block_parameters if job.trains_base else trained // layers,
         vocabulary=model.vocab_size * model.hidden_size // job.tensor_parallel_size,
         hidden_size=model.hidden_size,
@@ -141,8 +143,15 @@ def _stated(job: Settings, model: Model) -> int | None:
     return model.trainable_parameters
 
 
-def _gradient_width(job: Settings, group: Trainable) -> int:
-    return job.gradient_bytes if job.trains_base else group.element_bytes
+def _gradients(job: Settings, group: Trainable) -> int:
+    width = job.gradient_bytes if job.trains_base else group.element_bytes
+    return gradients.accumulated(parameters=group.parameters, element_bytes=width)
+
+
+def _gathered(job: Settings, parameters: int) -> int:
+    return training_sharding.gathered_unit(
+        parameters=parameters, element_bytes=min(job.compute_bytes, job.weight_bytes)
+    )
 
 
 def _all_states(whole: _Model, optimizer: Optimizer) -> int:

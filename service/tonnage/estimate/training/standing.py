@@ -20,7 +20,7 @@ from tonnage.estimate.training.per_model import per_model
 from tonnage.estimate.training.profile import StepProfile, offloaded, step_profile
 from tonnage.estimate.training.recipe import Recipe
 from tonnage.estimate.training.recipes import closed_form, masks_windows, recipe_of
-from tonnage.estimate.training.settings import Settings, settings
+from tonnage.estimate.training.settings import FSDP, Settings, settings
 from tonnage.estimate.training.sharding import Held, held
 from tonnage.estimate.training.sizes import Rank, ranks_of
 from tonnage.estimate.training.states import causal_masks, loaded_format
@@ -226,13 +226,16 @@ def _in_flight(job: Settings, rank: Rank) -> int:
 def _resident(workload: Workload, job: Settings, objective: Objective, holds: Held) -> tuple[MemoryItem, ...]:
     model, form = workload.model, workload.weight_format
     detail = f"{form.id}, {job.sharding}"
-    found = [item("weights", holds.weights, "laws.weights", model.source, detail=detail, basis="exact")]
+    stored = (
+        "laws.training_sharding.shard" if job.sharding == "zero3" or job.sharding in FSDP else "laws.weights.blocks"
+    )
+    found = [item("weights", holds.weights, stored, model.source, detail=detail, basis="exact")]
     if masks := causal_masks(model):
-        found.append(item("buffers", masks, "estimate.training.states.causal_masks", "transformers gpt_bigcode"))
+        found.append(item("buffers", masks, "laws.activations.causal_mask_buffer", "transformers gpt_bigcode"))
     if holds.adapters:
-        found.append(item("adapters", holds.adapters, "laws.adapters.lora", "arXiv:2106.09685", basis="exact"))
+        found.append(item("adapters", holds.adapters, "laws.adapters.tensors", "arXiv:2106.09685", basis="exact"))
     if holds.master:
-        found.append(item("master_weights", holds.master, "laws.training_sharding.shard", "fp32 copies"))
+        found.append(item("master_weights", holds.master, "laws.optimizer.master_copy", "fp32 copies"))
     optimizer = workload.optimizer
     if holds.states and optimizer is not None:
         law = f"laws.optimizer.{optimizer.law}"
@@ -242,7 +245,7 @@ def _resident(workload: Workload, job: Settings, objective: Objective, holds: He
         found.append(item("gradient_buckets", holds.permanent, law, "DeepSpeed stage3"))
     if objective.frozen_models:
         amount = objective.frozen_models * holds.weights // objective.trained_models
-        found.append(item("reference_model", amount, "laws.weights", "huggingface/trl@f2cd57710"))
+        found.append(item("reference_model", amount, stored, "huggingface/trl@f2cd57710"))
     return tuple(found)
 
 

@@ -14,6 +14,7 @@ from tonnage.estimate.training.targets import Adapted
 from tonnage.estimate.weights import StageWeights, WeightRules, stage_weights
 from tonnage.laws import adapters as adapter_laws
 from tonnage.laws import optimizer as optimizer_laws
+from tonnage.laws.activations import causal_mask_buffer
 from tonnage.laws.optimizer import Shape
 from tonnage.spec.facts import Optimizer, WeightFormat
 from tonnage.spec.model import Model
@@ -27,7 +28,7 @@ _MEGATRON_RULES = WeightRules(vocabulary_multiple=128, layer_surplus="refuse")
 class Trainable:
     """Trainable tensors of one width: matrices inside layers, and the rest (embedding, head, norms, biases)."""
 
-    __slots__ = ("element_bytes", "largest", "parameters", "rest", "shapes")
+    __slots__ = ("element_bytes", "largest", "parameters", "rest", "shapes", "stored")
 
     def __init__(self, shapes: tuple[Shape, ...], rest: tuple[Shape, ...], element_bytes: int) -> None:
         self.shapes = shapes
@@ -35,6 +36,8 @@ class Trainable:
         self.element_bytes = element_bytes
         self.parameters = sum(rows * columns * copies for rows, columns, copies in (*shapes, *rest))
         """[unitless]"""
+        self.stored = adapter_laws.tensors(shapes=shapes, rest=rest, element_bytes=element_bytes)
+        """[bytes]"""
         self.largest = max((rows * columns for rows, columns, _ in (*shapes, *rest)), default=0)
         """Elements of the largest tensor. [elements]"""
 
@@ -66,13 +69,8 @@ def expert_cuts(settings: Settings) -> int | None:
 
 
 def causal_masks(model: Model) -> int:
-    """
-    Masks of all positions that a model keeps as buffers: one byte per pair. [bytes]
-
-    Source:
-        huggingface/transformers@v5.24.0 src/transformers/models/gpt_bigcode/modeling_gpt_bigcode.py (self.bias)
-    """
-    return model.max_position_embeddings**2 if model.code.causal_mask_buffer else 0
+    """Masks of all positions that a model keeps as buffers. [bytes]"""
+    return causal_mask_buffer(positions=model.max_position_embeddings) if model.code.causal_mask_buffer else 0
 
 
 def _rules(settings: Settings) -> WeightRules:

@@ -7,7 +7,7 @@ from tonnage.estimate.training.profile import Part, StepProfile
 from tonnage.estimate.training.sharding import Held
 from tonnage.estimate.training.sizes import Rank
 from tonnage.estimate.training.tape import ZERO, Form, per_token, plus, times, value
-from tonnage.laws import activations, loss
+from tonnage.laws import activations, gradients, loss
 
 
 class Moment(NamedTuple):
@@ -179,8 +179,8 @@ class _Walk:
                     pairs=level[2] + point[2],
                     padded=level[3] + point[3],
                     scored=level[5] + point[5],
-                    scratch=max(0, level[0] + point[0]),
-                    gradients=max(0, self.before + point[4] + finished),
+                    scratch=activations.unvarying(before=level[0], here=point[0]),
+                    gradients=gradients.at_point(before=self.before, finished=finished, here=point[4]),
                     live=live,
                 )
             )
