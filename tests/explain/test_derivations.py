@@ -14,6 +14,7 @@ from tests.golden.predictions import cases
 
 from tonnage.errors import SizingError
 from tonnage.explain import explained
+from tonnage.explain.second import law_functions
 from tonnage.library import builtin, estimate
 from tonnage.spec.card import SizingCard
 
@@ -166,3 +167,25 @@ def test_what_was_asked_before_changes_no_derivation():
     )
 
     assert f"{here}\n" == fresh.stdout
+
+
+@pytest.mark.parametrize("name", [name for name, card in CASES.items() if "training" in card])
+def test_items_of_training_name_a_law_and_not_its_topic(name):
+    named = {item.law for gpu in estimate(CASES[name]).gpus for phase in gpu.phases for item in phase.items}
+
+    assert set() == named - set(law_functions())
+
+
+def test_a_constant_says_how_it_is_known_and_from_where():
+    told = explained(builtin(), asked("transformers llama 8b")).derivations
+    ids_and_masks = next(d for d in told if d.detail == "ids and masks")
+
+    assert ("measured", "1,048,576") == (ids_and_masks.steps[-1].formula, ids_and_masks.steps[-1].numbers)
+    assert "measured: tests/measured/serving_transformers.json" == ids_and_masks.note
+
+
+def test_a_known_file_is_what_the_request_says():
+    (told,) = explained(builtin(), asked("plain known file")).derivations
+
+    assert "file bytes / ranks" in told.steps[-1].formula
+    assert told.steps[-1].numbers == "⌊8,589,934,592 / 1⌋"

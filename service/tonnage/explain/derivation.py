@@ -41,8 +41,13 @@ def derivation(item: MemoryItem) -> Derivation:
         steps=steps,
         inputs=() if main is None else tuple(_inputs(main)),
         exact=bool(steps) and steps[-1].value == size,
-        note="" if any(_computes(one) for one in steps) else f"{_CONSTANTS[item.basis]}: {item.source}",
+        note="" if any(_computes(one) for one in steps) else _known(item),
     )
+
+
+def _known(item: MemoryItem) -> str:
+    word = _CONSTANTS[item.basis]
+    return item.source if item.source.startswith(f"{word}:") else f"{word}: {item.source}"
 
 
 def _computes(one: Step) -> bool:

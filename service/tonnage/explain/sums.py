@@ -23,7 +23,7 @@ def terms(value: Traced | Number) -> tuple[Term, ...]:
         value: The number.
 
     Returns:
-        Terms in the order they first appear; a plain number in it comes last.
+        What is added before what is taken away; a plain number after what has a name.
     """
     counts: dict[int, Number] = {}
     whole: Number = 0
@@ -48,7 +48,7 @@ def terms(value: Traced | Number) -> tuple[Term, ...]:
     listed = [Term(count, node) for count, node in found.values() if count and node.value]
     if whole or not listed:
         listed.append(Term(whole, None))
-    return tuple(listed)
+    return tuple(sorted(listed, key=lambda term: term.times < 0))
 
 
 def _children_last(value: Traced | Number) -> list[Traced]:
