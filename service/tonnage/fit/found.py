@@ -26,7 +26,7 @@ _NOT_YET: tuple[Judged, ...] = ()
 class Ordered:
     """One order with what is judged of it alone, worked out when first asked for."""
 
-    __slots__ = ("_bill", "_judged", "_priced", "need", "order", "status")
+    __slots__ = ("_bill", "_judged", "_links", "_priced", "_status", "need", "order")
 
     def __init__(self, order: Order, need: Need) -> None:
         """
@@ -41,6 +41,8 @@ class Ordered:
         self._bill: Bill | None = None
         self._priced = False
         self._judged = _NOT_YET
+        self._status = MET
+        self._links: dict[int, int] = {}
 
     @property
     def bill(self) -> Bill | None:
@@ -62,7 +64,30 @@ class Ordered:
         """Price, term, region, provider, delivery, age of the price."""
         if self._judged is _NOT_YET:
             self._judged = requirements.of_order(self.order, self.bill, self.need)
+            self._status = max([j.status for j in self._judged])
         return self._judged
+
+    @property
+    def status(self) -> int:
+        """Worst of them."""
+        if self._judged is _NOT_YET:
+            _ = self.judged
+        return self._status
+
+    def both(self, technical: Technical) -> int:
+        """Worst of what depends on the layout and the order, without its words."""
+        need, status = self.need, requirements.room(technical, self.order, self.need)
+        if technical.used > 1:
+            width = technical.placement.tensor_parallel_size  # all that links are asked for
+            linked = self._links.get(width)
+            if linked is None:
+                judged = requirements.interconnect(technical, self.order, need)
+                linked = self._links[width] = MET if judged is None else judged.status
+            status = max(status, linked)
+        if need.request.requirements.throughput is not None:
+            judged = requirements.throughput(technical, self.order, need)
+            status = status if judged is None else max(status, judged.status)
+        return status
 
 
 class Found(Struct, eq=False, gc=False):
@@ -99,9 +124,13 @@ class Found(Struct, eq=False, gc=False):
 
     @property
     def excluded_by(self) -> Judged | None:
-        """First requirement that excludes it; of what was excluded before all were judged, one of the layout's."""
-        parts = self._parts or (self.judge.of_layout(self.technical)[0],)
-        return next((j for part in parts for j in part if j.status == EXCLUDED), None)
+        """First requirement that excludes it; the layout's come first."""
+        if not self._parts:
+            judged = self.judge.of_layout(self.technical)[0]
+            first = next((j for j in judged if j.status == EXCLUDED), None)
+            if first is not None:
+                return first
+        return next((j for j in self.judged if j.status == EXCLUDED), None)
 
     @property
     def missing(self) -> tuple[Judged, ...]:
@@ -141,14 +170,10 @@ class Judge:
             return Found(ordered, technical, self, max(j.status for part in parts for j in part), parts)
         if technical.excluded:
             return Found(ordered, technical, self, EXCLUDED)
-        of_layout, status = self.of_layout(technical)
-        if status == EXCLUDED:
-            return Found(ordered, technical, self, EXCLUDED)
-        both = requirements.of_both(technical, ordered.order, self.need)
-        alone = ordered.judged
-        for one in (*both, *alone):
-            status = max(status, one.status)
-        return Found(ordered, technical, self, status, (of_layout, both, alone))
+        status = self.of_layout(technical)[1]
+        if status != EXCLUDED:
+            status = max(status, ordered.status, ordered.both(technical))
+        return Found(ordered, technical, self, status)
 
     def parts(self, ordered: Ordered, technical: Technical) -> Parts:
         """Every requirement of a layout on an order, with what the caller knows."""

@@ -229,9 +229,12 @@ def term(bill: Bill | None, need: Need) -> Judged | None:
     hours = need.hours
     if offer.kind in {"reserved", "capacity-block"}:
         return Judged("term", CONFIRM, lambda: f"{offer.kind}: has to be free on the asked dates", offer.source)
-    more = bill.billed_hours - hours
+    return Judged("term", MET, lambda: _hours_billed(hours, bill), offer.source)
+
+
+def _hours_billed(hours: Decimal, bill: Bill) -> str:
     words = f"{hours.normalize():f} h asked, {bill.billed_hours.normalize():f} h billed"
-    return Judged("term", MET, lambda: words if more <= 0 else f"{words}: whole periods", offer.source)
+    return words if bill.billed_hours <= hours else f"{words}: whole periods"
 
 
 def region(order: Order, need: Need) -> Judged | None:
@@ -322,12 +325,16 @@ def _link(status: int, say: Callable[[], str], order: Order) -> Judged:
 
 def host_memory(technical: Technical, order: Order, need: Need) -> Judged | None:
     """Host memory the run and the caller need, per host."""
+    low, high = _host_range(technical, order, need)
+    return None if high == 0 else _room("host_memory", low, high, order.package.host_memory_bytes, order)
+
+
+def _host_range(technical: Technical, order: Order, need: Need) -> tuple[int, int]:
+    """What one host must have at least, and at most. [bytes]"""
     host, asked = technical.host, need.host_memory
-    low = 0 if host is None else host.low // order.hosts
-    high = 0 if host is None else -(-host.high // order.hosts)
-    low, high = max(low, asked), max(high, asked)
-    have = order.package.host_memory_bytes
-    return None if high == 0 else _room("host_memory", low, high, have, order)
+    if host is None:
+        return asked, asked
+    return max(host.low // order.hosts, asked), max(-(-host.high // order.hosts), asked)
 
 
 def disk(technical: Technical, order: Order, need: Need) -> Judged | None:
@@ -344,10 +351,25 @@ def _room(name: RequirementName, low: int, high: int, have: int | None, order: O
         return Judged(
             name, CONFIRM, lambda: f"{format_size(high)} needed; the provider states none", order.package.source
         )
-    status = MET if have >= high else EXCLUDED if have < low else CONFIRM
+    status = _enough(low, high, have)
     return Judged(
         name, status, lambda: f"{format_size(have)} per host, {format_size(high)} needed", order.package.source
     )
+
+
+def _enough(low: int, high: int, have: int | None) -> int:
+    if have is None:
+        return CONFIRM
+    return MET if have >= high else EXCLUDED if have < low else CONFIRM
+
+
+def room(technical: Technical, order: Order, need: Need) -> int:
+    """Worst status of host memory and disk, without their words."""
+    package = order.package
+    low, high = _host_range(technical, order, need)
+    status = MET if high == 0 else _enough(low, high, package.host_memory_bytes)
+    needed = max(technical.disk, need.disk)
+    return status if needed == 0 else max(status, _enough(need.disk, needed, package.disk_bytes))
 
 
 def throughput(technical: Technical, order: Order, need: Need) -> Judged | None:
