@@ -1,16 +1,24 @@
 """One change of a card at a time, named by the JSON pointer of its field, and the largest value that still passes."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from tonnage.errors import ContradictoryWorkload
 from tonnage.spec.card import Multimodal, SizingCard, TrainingLora
-from tonnage.spec.report import Estimate
+from tonnage.spec.report import Amount, Estimate, Verdict
 
-Reestimate = Callable[[SizingCard], Estimate]
+
+class Tried(NamedTuple):
+    """A changed card of an engine that claims by a fraction: what it requires tells what the change saves."""
+
+    required: Amount
+    verdict: Verdict | None
+
+
+Reestimate = Callable[[SizingCard], Estimate | Tried]
 
 
 def changed(card: SizingCard, pointer: str, value: Any) -> SizingCard:

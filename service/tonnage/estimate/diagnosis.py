@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tonnage.errors import SizingError
-from tonnage.estimate.changes import Reestimate, changed, largest
+from tonnage.estimate.changes import Reestimate, Tried, changed, largest
 from tonnage.estimate.remedies import Rung, Scene, ladder
 from tonnage.spec.card import SizingCard
 from tonnage.spec.model import Model
@@ -141,7 +141,7 @@ def _priced(scene: Scene, phase: str, rung: Rung, reestimate: Reestimate, shorta
     for field, value in rung.also:
         card = changed(card, field, value)
 
-    def measured(value: Any) -> tuple[Estimate, int]:
+    def measured(value: Any) -> tuple[Estimate | Tried, int]:
         after = reestimate(changed(card, rung.field, value))
         return after, _size(scene.estimate, phase) - _size(after, phase)
 
@@ -166,7 +166,7 @@ def _priced(scene: Scene, phase: str, rung: Rung, reestimate: Reestimate, shorta
 
 
 def _searched(
-    before: Verdict | None, rung: Rung, measured: Callable[[Any], tuple[Estimate, int]], shortage: int | None
+    before: Verdict | None, rung: Rung, measured: Callable[[Any], tuple[Estimate | Tried, int]], shortage: int | None
 ) -> int:
     """
     Largest value below the present one that is met and makes up the shortage, else that is not excluded, else half of it.
@@ -192,9 +192,9 @@ def _searched(
     return half
 
 
-def _size(estimate: Estimate, phase: str) -> int:
+def _size(estimate: Estimate | Tried, phase: str) -> int:
     """What a change should shrink: the failing phase where memory is allocated as needed, else what the demand requires."""
-    if estimate.claimed_bytes is None:
+    if not isinstance(estimate, Tried) and estimate.claimed_bytes is None:
         for shown in estimate.phases:
             if shown.phase == phase:
                 return shown.total.device.expected

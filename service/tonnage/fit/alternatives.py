@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from tonnage.catalog import resolve
 from tonnage.errors import ContradictoryWorkload
 from tonnage.estimate.assemble import assemble
-from tonnage.estimate.changes import Reestimate
+from tonnage.estimate.changes import Reestimate, Tried
 from tonnage.estimate.diagnosis import remedies
 from tonnage.estimate.placement import layouts
 from tonnage.estimate.remedies import Rung, Scene
@@ -43,13 +43,16 @@ def reestimate_on(search: Search, base: Found) -> Reestimate:
     """Estimates of changed cards in the base's order; the verdict is that of the whole candidate, price and formats included."""
     technical = base.technical
 
-    def reestimate(card: SizingCard) -> Estimate:
+    def reestimate(card: SizingCard) -> Estimate | Tried:
         variant = Variant.of(resolve(search.catalog, card), technical.variant.kv_cache_dtype)
         placement = replace(card.placement, gpu=None)
         tried = estimated(variant, technical.gpu, technical.gpus, placement, spare=search.need.spare)
-        if tried.workload is None or tried.account is None:
+        if tried.workload is None or tried.required is None:
             raise ContradictoryWorkload(tried.refusal or "the changed card does not run")
-        return replace(assemble(tried.workload, tried.account), verdict=WORDS[search.judge(base.order, tried).status])
+        verdict = WORDS[search.judge(base.order, tried).status]
+        if tried.claims or tried.account is None:
+            return Tried(tried.required, verdict)
+        return replace(assemble(tried.workload, tried.account), verdict=verdict)
 
     return reestimate
 

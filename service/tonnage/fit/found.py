@@ -93,17 +93,13 @@ class Ordered:
 class Found(Struct, eq=False, gc=False):
     """One order under its best layout of one variant, judged."""
 
+    order: Order
     ordered: Ordered
     technical: Technical
     judge: "Judge"
     status: int
     """Worst of all requirements."""
     _parts: Parts = ()
-
-    @property
-    def order(self) -> Order:
-        """Package and hosts."""
-        return self.ordered.order
 
     @property
     def bill(self) -> Bill | None:
@@ -167,13 +163,13 @@ class Judge:
         """
         if self.evidence:
             parts = self.parts(ordered, technical)
-            return Found(ordered, technical, self, max(j.status for part in parts for j in part), parts)
+            return Found(ordered.order, ordered, technical, self, max(j.status for part in parts for j in part), parts)
         if technical.excluded:
-            return Found(ordered, technical, self, EXCLUDED)
+            return Found(ordered.order, ordered, technical, self, EXCLUDED)
         status = self.of_layout(technical)[1]
         if status != EXCLUDED:
             status = max(status, ordered.status, ordered.both(technical))
-        return Found(ordered, technical, self, status)
+        return Found(ordered.order, ordered, technical, self, status)
 
     def parts(self, ordered: Ordered, technical: Technical) -> Parts:
         """Every requirement of a layout on an order, with what the caller knows."""

@@ -43,10 +43,10 @@ def without_dominated(found: list[Found]) -> tuple[list[Found], int]:
     Returns:
         What is left, and how many were left out: same package and format, no cheaper, no better status.
     """
-    best: dict[tuple[str, str, str | None], list[Found]] = {}
+    best: dict[tuple[str, tuple[str, str | None]], list[Found]] = {}
     for one in found:
-        kept = best.setdefault((one.order.package.id, *one.technical.variant.name), [])
-        if all(one.status < earlier.status for earlier in kept):
+        kept = best.setdefault((one.order.package.id, one.technical.variant.name), [])
+        if not kept or one.status < kept[-1].status:  # each kept one is better than the one before it
             kept.append(one)
     left = [one for kept in best.values() for one in kept]
     return left, len(found) - len(left)

@@ -334,7 +334,8 @@ def _host_range(technical: Technical, order: Order, need: Need) -> tuple[int, in
     host, asked = technical.host, need.host_memory
     if host is None:
         return asked, asked
-    return max(host.low // order.hosts, asked), max(-(-host.high // order.hosts), asked)
+    low, high = host.low // order.hosts, -(-host.high // order.hosts)
+    return (max(low, asked), max(high, asked)) if asked else (low, high)
 
 
 def disk(technical: Technical, order: Order, need: Need) -> Judged | None:

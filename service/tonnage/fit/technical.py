@@ -36,6 +36,8 @@ class Variant(NamedTuple):
     kv_cache_dtype: str | None
     deciding: Callable[[Workload], Deciding]
     """What of its account decides on a GPU and a placement."""
+    name: tuple[str, str | None]
+    """Weight format and cache type."""
 
     @classmethod
     def of(cls, workload: Workload, kv_cache_dtype: str | None) -> "Variant":
@@ -46,12 +48,7 @@ class Variant(NamedTuple):
             workload: Resolved, without a GPU.
             kv_cache_dtype: Cache type that was tried, None where the card's own stays.
         """
-        return cls(workload, kv_cache_dtype, comparing(workload))
-
-    @property
-    def name(self) -> tuple[str, str | None]:
-        """Weight format and cache type."""
-        return self.workload.weight_format.id, self.kv_cache_dtype
+        return cls(workload, kv_cache_dtype, comparing(workload), (workload.weight_format.id, kv_cache_dtype))
 
     @property
     def weight_format(self) -> WeightFormat:
@@ -63,8 +60,8 @@ class Technical:
     """What memory physics says of a variant under a layout on a GPU."""
 
     __slots__ = (
-        "_account", "_judgement", "bound", "disk", "findings", "fits", "gpu", "gpus", "host", "layout_status", "measured",
-        "placement", "preference", "refusal", "required", "sharding", "used", "variant", "verdict", "workload",
+        "_account", "_judgement", "bound", "claims", "disk", "findings", "fits", "gpu", "gpus", "host", "layout_status",
+        "measured", "placement", "preference", "refusal", "required", "sharding", "used", "variant", "verdict", "workload",
     )  # fmt: skip
 
     def __init__(self, variant: Variant, gpu: Gpu, gpus: int, placement: Placement) -> None:
@@ -88,6 +85,8 @@ class Technical:
         self.findings: tuple[Finding, ...] = ()
         self.host: Amount | None = None
         self.disk = 0
+        self.claims = False
+        """The engine claims by a fraction of the card."""
         self.measured = False
         self.sharding: str | None = None
         cut = placement.tensor_parallel_size > 1 or placement.pipeline_parallel_size > 1
@@ -199,6 +198,7 @@ def estimated(
     screened = screen(workload, deciding)
     usable = gpu.memory_usable_bytes
     technical.findings, technical.required = deciding.findings, screened.required
+    technical.claims = deciding.claim is not None
     worst = VERDICT_ORDER[verdict(screened, usable, ())]
     if spare:
         worst = max(worst, VERDICT_ORDER[compare(screened.required, usable - int(usable * spare))])

@@ -53,6 +53,12 @@ def facts(**more):
     return SimpleNamespace(**usual | more)
 
 
+def budget(**more):
+    """What the budget says; the facts hold what is asked as well."""
+    given = facts(max_model_len=chosen().max_model_len, **more)
+    return refusals._budget(given, given)
+
+
 def statuses(found):
     return [f.status for f in found]
 
@@ -74,17 +80,17 @@ def statuses(found):
     ],
 )
 def test_one_request_and_all_of_them_are_held_against_the_blocks(one, many, expected):
-    assert expected == statuses(refusals._budget(facts(request_blocks=one, needed_blocks=many)))
+    assert expected == statuses(budget(request_blocks=one, needed_blocks=many))
 
 
 def test_traffic_that_nobody_stated_is_no_reason():
     quiet = SimpleNamespace(stated=False, requests=3, tokens=100)
 
-    assert [] == refusals._budget(facts(needed_blocks=99, demand=quiet))
+    assert [] == budget(needed_blocks=99, demand=quiet)
 
 
 def test_without_blocks_there_is_nothing_to_hold_against():
-    assert [] == refusals._budget(facts(blocks=None, request_blocks=99))
+    assert [] == budget(blocks=None, request_blocks=99)
 
 
 @pytest.mark.parametrize(
@@ -97,11 +103,11 @@ def test_without_blocks_there_is_nothing_to_hold_against():
     ],
 )
 def test_a_pool_below_nothing_is_refused_and_one_that_may_be_is_to_be_confirmed(pool, expected):
-    assert expected == statuses(refusals._budget(facts(ranks=(rank(pool=pool),))))
+    assert expected == statuses(budget(ranks=(rank(pool=pool),)))
 
 
 def test_a_pool_that_may_be_empty_adds_nothing_to_a_reason_that_stands():
-    found = refusals._budget(facts(ranks=(rank(pool=Amount(-1, 1, 2)),), request_blocks=41))
+    found = budget(ranks=(rank(pool=Amount(-1, 1, 2)),), request_blocks=41)
 
     assert ["needs_confirmation"] == statuses(found)
     assert "one request of max_model_len 4096" in found[0].reason
@@ -110,8 +116,8 @@ def test_a_pool_that_may_be_empty_adds_nothing_to_a_reason_that_stands():
 def test_the_tightest_rank_decides():
     roomy, tight = rank(pool=exactly(500)), rank(1, pool=exactly(-5))
 
-    assert ["excluded"] == statuses(refusals._budget(facts(ranks=(roomy, tight))))
-    assert ["excluded"] == statuses(refusals._budget(facts(ranks=(tight, roomy))))
+    assert ["excluded"] == statuses(budget(ranks=(roomy, tight)))
+    assert ["excluded"] == statuses(budget(ranks=(tight, roomy)))
 
 
 def test_what_is_used_is_named():
@@ -162,21 +168,17 @@ def test_the_remedy_is_a_fraction_that_can_be_given(monkeypatch, fraction, words
     ("tokens", "seqs", "legacy", "expected"),
     [(256, 256, False, []), (255, 256, False, ["excluded"]), (255, 256, True, [])],
 )
-def test_a_batch_holds_a_token_of_every_sequence(monkeypatch, tokens, seqs, legacy, expected):
-    monkeypatch.setattr(refusals, "refusals", lambda *_: [])
-    monkeypatch.setattr(refusals, "is_compressed", lambda _: False)
+def test_a_batch_holds_a_token_of_every_sequence(tokens, seqs, legacy, expected):
     settings = chosen(max_num_batched_tokens=tokens, max_num_seqs=seqs, legacy=legacy)
 
-    assert expected == statuses(refusals._settings(facts(settings=settings)))
+    assert expected == statuses(refusals._batch(settings))
 
 
 @pytest.mark.parametrize(("requests", "expected"), [(256, []), (257, ["needs_confirmation"])])
-def test_more_requests_than_sequences_wait(monkeypatch, requests, expected):
-    monkeypatch.setattr(refusals, "refusals", lambda *_: [])
-    monkeypatch.setattr(refusals, "is_compressed", lambda _: False)
+def test_more_requests_than_sequences_wait(requests, expected):
     demand = SimpleNamespace(stated=True, requests=requests, tokens=1)
 
-    assert expected == statuses(refusals._settings(facts(demand=demand)))
+    assert expected == statuses(refusals._waiting(chosen(), demand))
 
 
 @pytest.mark.parametrize(

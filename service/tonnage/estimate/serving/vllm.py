@@ -104,6 +104,7 @@ class Comparison:
         self._family = _FRAMES.family(workload)
         self._reach: dict[tuple[Gpu | None, bool], tuple[int, ...]] = {}
         self._asked: dict[tuple[Layout, int, int, int], vllm_findings.Asked] = {}
+        self._hosts: dict[tuple[int, int, int, bool, bool], Host] = {}
 
     def __call__(self, workload: Workload) -> Deciding:
         """
@@ -120,15 +121,20 @@ class Comparison:
         asked = self._asked.get(key)
         if asked is None:
             asked = self._asked[key] = _asked(workload, frame, chosen)
-        claim = None if frame.claimed is None else frame.device
-        blocks = asked.needed_blocks
-        needs = (totals.needed(peak, exactly(blocks * block)) for peak, block in frame.peaks)
-        return Deciding(
-            frame.device if claim is None else max(needs, key=attrgetter("expected")),
-            claim,
-            vllm_findings.findings(frame.facts, frame.standing, asked),
-            vllm_items.host(workload, chosen, frame.offloaded),
-        )
+        claim, needed = None, frame.device
+        if frame.claimed is not None:
+            claim, blocks = frame.device, asked.needed_blocks
+            needs = [totals.needed(peak, exactly(blocks * block)) for peak, block in frame.peaks]
+            needed = needs[0] if len(needs) == 1 else max(needs, key=attrgetter("expected"))
+        findings = vllm_findings.findings(frame.facts, frame.standing, asked)
+        return Deciding(needed, claim, findings, self._host(workload, chosen, frame))
+
+    def _host(self, workload: Workload, chosen: Settings, frame: Frame) -> Host:
+        key = (workload.placement.gpus, frame.offloaded, chosen.max_num_seqs, chosen.legacy, chosen.runner_v2)
+        found = self._hosts.get(key)
+        if found is None:
+            found = self._hosts[key] = vllm_items.host(workload, chosen, frame.offloaded)
+        return found
 
     def _framed(self, workload: Workload) -> tuple[Frame, Settings]:
         key = (workload.gpu, workload.placement.pipeline_parallel_size > 1)
