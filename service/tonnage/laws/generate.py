@@ -406,6 +406,28 @@ def fused_attention_cache(*, num_key_value_heads: int, head_dim: int, tokens: in
     return tokens * (4 * batch_size * num_key_value_heads * head_dim + 4 * head_dim)
 
 
+def fused_rotary_table(*, head_dim: int, prompt_tokens: int) -> int:
+    """
+    Complex rotary table of one layer of AutoAWQ's fused attention.
+
+    Args:
+        head_dim: Width of a head. [elements]
+        prompt_tokens: Tokens of the prompt. [tokens]
+
+    Returns:
+        Half a head of complex numbers for every token of the prompt, and for no fewer than max_seq_len's 2048. [bytes]
+
+    Source:
+        casper-hansen/AutoAWQ@0.2.9 awq/modules/fused/attn.py RoPE.precompute_freqs_cis, models/base.py (2048 by default);
+        measured: Qwen3-8B-AWQ, prompts of 1, 6144, 14336 and 30720 tokens: within 1.3 MB
+    """
+    return 8 * (head_dim // 2) * max(prompt_tokens, _FUSED_LENGTH)
+
+
+_FUSED_LENGTH = 2_048
+"""max_seq_len where AutoAWQ is not told another. [tokens]"""
+
+
 def balanced_budget(*, total: int, devices: int, largest_block: int) -> int:
     """
     What device_map="auto" lets each GPU but the last hold.

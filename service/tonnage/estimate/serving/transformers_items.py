@@ -98,8 +98,8 @@ def _workspace(size: int) -> MemoryItem:
 
 
 def _fused(model: Model, chosen: Settings, part: Resident, cache: Held) -> MemoryItem:
-    """AutoAWQ loads attention either as it is or fused; the plain form is expected."""
-    most = 0
+    """AutoAWQ loads attention either as it is or fused; the plain form is expected where nothing else is known."""
+    most = tables = 0
     for group, count in caches.decoder_groups(model, part.layers or None):
         attention = group.layer.attention
         if attention is not None:
@@ -109,7 +109,11 @@ def _fused(model: Model, chosen: Settings, part: Resident, cache: Held) -> Memor
                 tokens=chosen.length + 1,
                 batch_size=chosen.batch_size,
             )
-    amount = Amount(0, 0, max(0, most - cache.final))
+            tables += count * generate.fused_rotary_table(
+                head_dim=attention.head_dim, prompt_tokens=chosen.prompt_tokens
+            )
+    expected = tables if model.model_type in chosen.release.fused_awq_models else 0
+    amount = Amount(0, expected, max(expected, most - cache.final))
     detail = "only where AutoAWQ itself loads the model and fuses attention"
     return _item("buffers", amount, "derived", "fused_attention_cache", "casper-hansen/AutoAWQ@0.2.9", detail=detail)
 

@@ -36,6 +36,8 @@ class Transformers(Release, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Experts one after the other, or all choices as grouped products."""
     fp32_routing_models: tuple[str, ...] = ()
     """Model types whose router weights stay fp32, so that grouped products are weighted in fp32."""
+    fused_awq_models: tuple[str, ...] = ()
+    """Model types whose AWQ checkpoints are known to be run with AutoAWQ's own loader, which fuses attention."""
     fused_experts: bool = False
     """All experts of a layer are one tensor."""
     latent_cache: bool = False
