@@ -65,6 +65,8 @@ _DESKTOP = 600 * MiB
 """Screens and programs: 22.4 of 23.5 GiB are free on a GeForce under Windows. [bytes]"""
 _LEAST_ROCM = 0.3
 """Radeon boards open with less: 31.49 GiB of two R9700 are free, ranks joined. [fraction]"""
+_REPACKED = frozenset({"awq", "gptq"})
+"""Marlin packs them anew: the old packing may stay until graphs are captured, in whole segments (5.3 of 12.9 GiB in two logs)."""
 _NCCL_SWITCHED = 1_600 * MiB
 _NCCL_PCIE = 250 * MiB
 """Communicators before the weights: B200 with four ranks 3.0 GiB in all, L4 with four about 0.45. [bytes]"""
@@ -284,6 +286,8 @@ def _weights(workload: Workload, chosen: Settings, stage: StageWeights) -> Amoun
     plain = workload.weight_format.kind == "plain"
     part = int(size * (0.004 if plain else 0.02))
     grown = 2 * _LOAD_GROWTH + _whole_shared(workload, chosen, stage) + (_COMPILED_ON_HOST if chosen.unified else 0)
+    if workload.weight_format.family in _REPACKED and not chosen.rocm:
+        grown += stage.quantized_bytes * 11 // 10
     return Amount(size - part, size + _LOAD_GROWTH // 4, size + part + grown)
 
 
