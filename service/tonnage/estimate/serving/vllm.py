@@ -61,6 +61,8 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     chosen: Settings
     frame: Frame
+    request_blocks: int
+    """Of one request of max_model_len. [blocks]"""
     cache: KvCache
     host: Host
     unknowns: tuple[str, ...]
@@ -78,10 +80,10 @@ def account(workload: Workload) -> Account:
     """
     found = plan(workload)
     frame = found.frame
-    asked = _asked(workload, frame, found.chosen)
+    traffic, asked = _asked(workload, frame, found.chosen, found.request_blocks)
     return Account(
         loads=tuple(_loads(found, workload, asked.needed_blocks)),
-        kv_cache=vllm_capacity.with_traffic(found.cache, frame.layout, found.chosen, asked.demand, frame.blocks),
+        kv_cache=vllm_capacity.with_traffic(found.cache, asked.demand, traffic, frame.blocks),
         claimed_bytes=frame.claimed,
         host=found.host,
         assumptions=found.chosen.assumptions,
@@ -120,7 +122,8 @@ class Comparison:
         key = (frame.layout, workload.placement.data_parallel_size, chosen.in_flight_tokens, chosen.spare_states)
         asked = self._asked.get(key)
         if asked is None:
-            asked = self._asked[key] = _asked(workload, frame, chosen)
+            _, asked = _asked(workload, frame, chosen, _request_blocks(frame.layout, chosen))
+            self._asked[key] = asked
         claim, needed = None, frame.device
         if frame.claimed is not None:
             claim, blocks = frame.device, asked.needed_blocks
@@ -145,14 +148,20 @@ class Comparison:
         return frame, _with_length(frame.chosen, workload)
 
 
-def _asked(workload: Workload, frame: Frame, chosen: Settings) -> vllm_findings.Asked:
+def _asked(
+    workload: Workload, frame: Frame, chosen: Settings, request_blocks: int
+) -> tuple[vllm_capacity.TrafficBlocks, vllm_findings.Asked]:
     """The blocks of a card's traffic, and of its longest request."""
-    serving, cut, length = workload.serving, frame.layout, chosen.max_model_len
+    serving, length = workload.serving, chosen.max_model_len
     assert isinstance(serving, card.Vllm)  # noqa: S101  (dispatch is by this type)
     wanted = demand(serving, workload.placement, length)
-    each = cut.request_blocks(length, chosen.in_flight_tokens, chosen.spare_states)
-    blocks = vllm_capacity.demand_blocks(cut, chosen, wanted)
-    return vllm_findings.Asked(wanted, length, each, blocks, too_long(workload))
+    traffic = vllm_capacity.traffic_blocks(frame.layout, chosen, wanted)
+    return traffic, vllm_findings.Asked(wanted, length, request_blocks, traffic.needed, too_long(workload))
+
+
+def _request_blocks(cut: Layout, chosen: Settings) -> int:
+    """Of one request of max_model_len. [blocks]"""
+    return cut.request_blocks(chosen.max_model_len, chosen.in_flight_tokens, chosen.spare_states)
 
 
 def _loads(found: Plan, workload: Workload, needed: int) -> Iterator[GpuLoad]:
@@ -191,11 +200,13 @@ def _with_length(chosen: Settings, workload: Workload) -> Settings:
 
 def _plan(workload: Workload) -> Plan:
     frame, chosen = _framed(workload)
-    cut = frame.layout
+    cut, pool = frame.layout, _printed_pool(frame.ranks)
+    each = _request_blocks(cut, chosen)
     return Plan(
         chosen=chosen,
         frame=frame,
-        cache=vllm_capacity.kv_cache(_printed_pool(frame.ranks), cut, chosen, frame.blocks),
+        request_blocks=each,
+        cache=vllm_capacity.kv_cache(pool, cut, chosen, frame.blocks, request_blocks=each),
         host=vllm_items.host(workload, chosen, frame.offloaded),
         unknowns=vllm_findings.unknowns(workload, chosen, drafted=frame.drafted),
     )

@@ -1,5 +1,7 @@
 """What vLLM's pool holds and what traffic takes of it, in the release's own way of counting."""
 
+from typing import NamedTuple
+
 from msgspec.structs import replace
 
 from tonnage.estimate.identity_cache import remembered
@@ -14,26 +16,31 @@ _ENDLESS = 1_000 * BILLION
 """Longer than any request: windows are full. [tokens]"""
 
 
-def demand_blocks(cut: Layout, chosen: Settings, wanted: Demand) -> int:
+class TrafficBlocks(NamedTuple):
+    """What the stated traffic takes of the pool. [blocks]"""
+
+    one: int
+    """Of one request."""
+    common: int
+    """Those of them that all requests share."""
+    needed: int
+    """Of all requests together."""
+
+
+def traffic_blocks(cut: Layout, chosen: Settings, wanted: Demand) -> TrafficBlocks:
     """Blocks that the traffic takes. [blocks]"""
-    each, common = _request_blocks(cut, chosen, wanted)
-    return common + wanted.requests * (each - common)
-
-
-def _request_blocks(cut: Layout, chosen: Settings, wanted: Demand) -> tuple[int, int]:
-    """Blocks of one request of the traffic, and those of them that all requests share. [blocks]"""
     each = cut.request_blocks(wanted.tokens, chosen.in_flight_tokens, chosen.spare_states)
     if not (chosen.prefix_caching and wanted.shared_tokens):
-        return each, 0
+        return TrafficBlocks(each, 0, wanted.requests * each)
     common = sum(
         count * (wanted.shared_tokens // c.block_size)
         for c, count in zip(cut.classes, cut.groups, strict=True)
         if c.kind == "full"
     )
-    return each, common
+    return TrafficBlocks(each, common, common + wanted.requests * (each - common))
 
 
-def kv_cache(pool: Amount, cut: Layout, chosen: Settings, blocks: Amount | None) -> KvCache:
+def kv_cache(pool: Amount, cut: Layout, chosen: Settings, blocks: Amount | None, *, request_blocks: int) -> KvCache:
     """
     The cache as the log reports it.
 
@@ -42,17 +49,20 @@ def kv_cache(pool: Amount, cut: Layout, chosen: Settings, blocks: Amount | None)
         cut: Layout of the pool.
         chosen: vLLM's settings.
         blocks: Blocks of the pool; None without a card. [blocks]
+        request_blocks: Of one request of max_model_len. [blocks]
 
     Returns:
         Pool, tokens, blocks, concurrency and the longest request that fits.
     """
-    per_request = cut.printed_request_blocks(chosen.max_model_len, chosen.in_flight_tokens, chosen.spare_states)
     if blocks is None:
         return KvCache(
             bytes_per_token=max(cut.token_bytes), state_bytes_per_sequence=max(cut.state_bytes),
             max_model_len=chosen.max_model_len, block_size=cut.block_size,
             detail="no card stated: no pool",
         )  # fmt: skip
+    per_request = request_blocks
+    if cut.printed_weights:
+        per_request = cut.printed_request_blocks(chosen.max_model_len, chosen.in_flight_tokens, chosen.spare_states)
     printed = [printed_tokens(cut, chosen, n, per_request) for n in (blocks.low, blocks.expected, blocks.high)]
     return KvCache(
         bytes_per_token=max(cut.token_bytes),
@@ -76,15 +86,14 @@ def _printed_concurrency(cut: Layout, chosen: Settings, blocks: int, per_request
     return round(blocks / per_request, 2)
 
 
-def with_traffic(cache: KvCache, cut: Layout, chosen: Settings, wanted: Demand, blocks: Amount | None) -> KvCache:
+def with_traffic(cache: KvCache, wanted: Demand, traffic: TrafficBlocks, blocks: Amount | None) -> KvCache:
     """
     The cache with what it holds of the stated traffic.
 
     Args:
         cache: The cache as the log reports it.
-        cut: Layout of the pool.
-        chosen: vLLM's settings.
         wanted: Traffic.
+        traffic: Blocks that it takes.
         blocks: Blocks of the pool; None without a card. [blocks]
 
     Returns:
@@ -92,8 +101,7 @@ def with_traffic(cache: KvCache, cut: Layout, chosen: Settings, wanted: Demand, 
     """
     if blocks is None or not wanted.stated:
         return cache
-    one, common = _request_blocks(cut, chosen, wanted)
-    another = one - common
+    one, another = traffic.one, traffic.one - traffic.common
     held = 0 if blocks.expected < one else 1 + (blocks.expected - one) // another if another else wanted.requests
     risk = (
         "" if held >= wanted.requests else f" of {wanted.requests} asked: the rest waits, or running ones are preempted"
