@@ -134,8 +134,9 @@ def account(workload: Workload) -> Account:
     Returns:
         One load per pipeline stage, the cache as the log prints it, the engine's own refusals.
     """
-    plan, serving = _PLANS.of(workload), workload.serving
+    serving, family = workload.serving, _FRAMES.family(workload)
     assert isinstance(serving, card.Sglang)  # noqa: S101  (dispatch is by this type)
+    plan = _PLANS.of_family(family, workload, family, serving.max_model_len)
     chosen = plan.chosen
     wanted = demand(serving, workload.placement, chosen.context)
     return Account(
@@ -161,9 +162,8 @@ def _loads(plan: Plan, wanted: Demand) -> Iterator[GpuLoad]:
         yield GpuLoad(ranks=rank.ranks, stage=rank.stage, phases=phases, demand_kv=need)
 
 
-def _plan(workload: Workload) -> Plan:
-    stated = workload.serving.max_model_len if workload.serving is not None else None
-    frame = _FRAMES.of(workload, stated is None, stated is not None and stated <= SHORT_CONTEXT)
+def _plan(workload: Workload, family: object, stated: int | None) -> Plan:
+    frame = _FRAMES.of_family(family, workload, stated is None, stated is not None and stated <= SHORT_CONTEXT)
     chosen, ranks = frame.at(stated or frame.chosen.context)
     claims = frame.total is not None
     tightest = min((rank.pools for rank in ranks), key=lambda pools: pools.tokens.expected)

@@ -182,13 +182,8 @@ def plan(workload: Workload) -> Plan:
     Returns:
         The plan; cards with the same settings share one.
     """
-    return _PLANS.of(workload)
-
-
-def _framed(workload: Workload) -> tuple[Frame, Settings]:
-    """The card's frame, and its settings with the longest request that the card states."""
-    frame = _FRAMES.of(workload, reach(workload))
-    return frame, _with_length(frame.chosen, workload)
+    family, serving = _FRAMES.family(workload), workload.serving
+    return _PLANS.of_family(family, workload, family, None if serving is None else serving.max_model_len)
 
 
 def _with_length(chosen: Settings, workload: Workload) -> Settings:
@@ -198,8 +193,9 @@ def _with_length(chosen: Settings, workload: Workload) -> Settings:
     return chosen
 
 
-def _plan(workload: Workload) -> Plan:
-    frame, chosen = _framed(workload)
+def _plan(workload: Workload, family: object, _longest: int | None) -> Plan:
+    frame = _FRAMES.of_family(family, workload, reach(workload))
+    chosen = _with_length(frame.chosen, workload)
     cut, pool = frame.layout, _printed_pool(frame.ranks)
     each = _request_blocks(cut, chosen)
     return Plan(
