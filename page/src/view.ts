@@ -122,7 +122,7 @@ function derivationView(item: Item, known: Derivation[] | null): HTMLElement {
   return el("div", { class: "derivation" },
     known ? null : el("p", { class: "soft", role: "status" }, t("working")),
     d?.summary ? el("p", {}, d.summary) : null,
-    d && !d.exact ? el("p", { class: "soft" }, steps.length ? `${t("notExact")}${d.note ? `: ${d.note}` : ""}` : t("noFormula")) : null,
+    known && !steps.length ? el("p", { class: "soft" }, t("noFormula")) : d?.note ? el("p", { class: "soft" }, t("constant", { how: word(item.basis, ["basis_"]) })) : null,
     steps.length ? scroll(t("formula"), el("dl", { class: "steps" }, ...steps.map((s) => el("div", {}, el("dt", {}, s.name), el("dd", {}, maths(s.mathml)))))) : null,
     el("p", { class: "result" }, word(item.component), " = ", el("strong", {}, result)),
     d?.inputs.length ? el("details", {}, el("summary", {}, `${t("inputs")} (${d.inputs.length})`),

@@ -19,7 +19,7 @@ from tonnage.library import builtin, estimate
 from tonnage.spec.card import SizingCard
 
 CASES = cases()
-MARKUP = {"math", "mtable", "mtr", "mtd", "mrow", "mfrac", "msup", "mi", "mn", "mo", "mtext"}
+MARKUP = {"math", "mtable", "mtr", "mtd", "mrow", "mfrac", "msup", "mi", "mn", "mo", "mtext", "mspace"}
 
 
 def asked(name):

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from typing import cast
 
 from msgspec.structs import replace
 
@@ -11,6 +12,7 @@ from tonnage.explain.derivation import derivation
 from tonnage.explain.formula import step
 from tonnage.explain.notation import joined, name, number
 from tonnage.explain.second import estimated
+from tonnage.explain.traced import Traced
 from tonnage.spec.card import SizingCard
 from tonnage.spec.hub import Fetch
 from tonnage.spec.report import Derivation, Estimate, MemoryItem, Step
@@ -35,10 +37,20 @@ def explained(catalog: Catalog, card: SizingCard, *, fetch: Fetch | None = None)
     answer = evidence.estimate(catalog, card, fetch=fetch)
     workload = resolve(catalog, card, fetch=fetch)
     needed = _needed(answer, workload)
-    found = (derivation(item) for item in _items(estimated(workload)))
+    items = tuple(_items(estimated(workload)))
+    for item in items:
+        _name(item)
+    found = map(derivation, items)
     return replace(
         answer, derivations=tuple(_after(one, needed) if one.component == "kv_cache" else one for one in found)
     )
+
+
+def _name(item: MemoryItem) -> None:
+    """Where another item is computed from this one, its name says enough."""
+    size = cast("Traced | int", item.bytes.expected)
+    if isinstance(size, Traced) and not size.known_as:
+        size.known_as = item.component.replace("_", " ")
 
 
 def _after(found: Derivation, first: tuple[Step, ...]) -> Derivation:

@@ -2,18 +2,21 @@
 
 import ast
 import inspect
+import re
 import textwrap
 from collections.abc import Iterator, Mapping
 from functools import cache
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
-from tonnage.explain.notation import NotWritten, Writer, Written, name, number
+from tonnage.explain.notation import NotWritten, Writer, Written, lines, name, number
 from tonnage.explain.watch import last_line
 from tonnage.kept import Kept
 from tonnage.spec.report import Step
 
 MOST_STEPS = 8
+LONGEST_LINE = 34
+"""What a phone has room for. [characters]"""
 _LAWS = "tonnage.laws."
 _kept: Kept[tuple[FunctionType, str, str], tuple[Step, ...]] = Kept(1024)
 
@@ -48,6 +51,21 @@ def lines_of(function: FunctionType, inputs: Mapping[str, Any], result_name: str
     return kept if kept is not None else _kept.keep(key, _lines(function, inputs, result_name or function.__name__))
 
 
+@cache
+def hides(function: FunctionType) -> bool:
+    """
+    Whether a law's expression has a part that only its code shows: a sum over a table, a helper.
+
+    Args:
+        function: The law.
+
+    Returns:
+        True where the formula names that part and no more.
+    """
+    calls = [node.func for node in ast.walk(_source(function).body) if isinstance(node, ast.Call)]
+    return any(isinstance(called, ast.Name) and (called.id == "sum" or called.id.startswith("_")) for called in calls)
+
+
 def _lines(function: FunctionType, inputs: Mapping[str, Any], result_name: str) -> tuple[Step, ...]:
     try:
         result, line, values = last_line(function, dict(inputs))
@@ -78,14 +96,20 @@ def step(result_name: str, formula: Written, numbers: Written, value: Any) -> St
     title, found = name(result_name), number(value)
     shown = [formula, numbers, found]
     rows = [part for at, part in enumerate(shown) if part.text not in [other.text for other in shown[at + 1 :]]]
-    lines = "".join(f"<mtr><mtd><mrow><mo>=</mo>{row.mathml}</mrow></mtd></mtr>" for row in rows)
+    table = "".join(_row(line, place == 0) for row in rows for place, line in enumerate(lines(row, LONGEST_LINE)))
     return Step(
         name=title.text,
         formula=formula.text,
         numbers=numbers.text,
         value=value,
-        mathml=f'<math display="block"><mtable>{lines}</mtable></math>',
+        mathml=f'<math display="block"><mtable>{table}</mtable></math>',
     )
+
+
+def _row(line: Written, first: bool) -> str:
+    begin = '<mo form="infix">=</mo>' if first else '<mspace width="1.5em"/>'
+    one_name = re.fullmatch(r"<mtext>([^<]*)</mtext>", line.mathml)  # text is a space to MathML: "=" would lose its own
+    return f"<mtr><mtd><mrow>{begin}{f'<mn>{one_name[1]}</mn>' if one_name else line.mathml}</mrow></mtd></mtr>"
 
 
 def _returned(source: _Source, line: int) -> ast.expr:

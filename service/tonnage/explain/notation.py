@@ -1,7 +1,7 @@
 """Python expressions of laws as people write them: one line of text, and MathML."""
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 from xml.sax.saxutils import escape
 
@@ -22,6 +22,8 @@ class Written(NamedTuple):
     text: str
     mathml: str
     binds: int = _ATOM
+    terms: "tuple[Written, ...]" = ()
+    """Of a sum: what it adds, each after its sign; a long one is broken between them."""
 
 
 class NotWritten(Exception):
@@ -103,7 +105,7 @@ class Writer:
         if not sign:
             raise NotWritten(ast.unparse(node))
         left, right = self._tight(node.left, binds), self._tight(node.right, binds + (sign == "−"))
-        return Written(f"{left.text} {sign} {right.text}", f"{left.mathml}<mo>{sign}</mo>{right.mathml}", binds)
+        return joined(sign, (left, right))
 
     def _tight(self, node: ast.expr, binds: int) -> Written:
         inside = self(node)
@@ -122,14 +124,62 @@ class Writer:
                 parts = [self(argument) for argument in node.args]
                 inside = "<mo>,</mo>".join(f"<mrow>{part.mathml}</mrow>" for part in parts)
                 text = f"{function}({', '.join(part.text for part in parts)})"
-                return Written(text, f"<mi>{function}</mi>{between(Written('', inside), '(', ')').mathml}")
+                body = f"<mi>{function}</mi>{between(Written('', inside), '(', ')').mathml}"
+                return Written(text, body, _ATOM, () if "<mfrac>" in inside else tuple(_listed(function, parts)))
         return self._quantity(node)
 
 
 def joined(sign: str, parts: Sequence[Written]) -> Written:
     """Parts with a sign between them."""
-    binds = _PRODUCT if sign == "×" else _SUM
-    return Written(f" {sign} ".join(p.text for p in parts), f"<mo>{sign}</mo>".join(p.mathml for p in parts), binds)
+    text, mathml = f" {sign} ".join(p.text for p in parts), f"<mo>{sign}</mo>".join(p.mathml for p in parts)
+    if sign == "×":
+        return Written(text, mathml, _PRODUCT)
+    return Written(text, mathml, _SUM, tuple(_terms(sign, parts)))
+
+
+def _terms(sign: str, parts: Sequence[Written]) -> Iterator[Written]:
+    for place, part in enumerate(parts):
+        first, *rest = part.terms or (part,)
+        yield first if place == 0 else Written(f"{sign} {first.text}", f"<mo>{sign}</mo>{first.mathml}")
+        yield from rest
+
+
+def _listed(function: str, parts: Sequence[Written]) -> Iterator[Written]:
+    """Arguments of a function, so that it can be broken where one of them is a long sum."""
+    for place, part in enumerate(parts):
+        terms = list(part.terms or (part,))
+        if place == 0:
+            terms[0] = Written(f"{function}({terms[0].text}", f"<mi>{function}</mi>{_bracket('(')}{terms[0].mathml}")
+        sign = ")" if place == len(parts) - 1 else ","
+        terms[-1] = Written(f"{terms[-1].text}{sign}", f"{terms[-1].mathml}{_bracket(sign)}")
+        yield from terms
+
+
+def _bracket(sign: str) -> str:
+    return f'<mo stretchy="false">{sign}</mo>'
+
+
+def lines(whole: Written, longest: int) -> Iterator[Written]:
+    """
+    A formula by lines, broken where a sum adds.
+
+    Args:
+        whole: The formula.
+        longest: Length of a line, if no term is longer. [characters]
+
+    Returns:
+        Lines; those after the first begin with a sign.
+    """
+    if len(whole.text) <= longest or not whole.terms:
+        yield whole
+        return
+    text, mathml = "", ""
+    for term in whole.terms:
+        if text and len(text) + 1 + len(term.text) > longest:
+            yield Written(text, mathml)
+            text, mathml = "", ""
+        text, mathml = f"{text} {term.text}".strip(), mathml + term.mathml
+    yield Written(text, mathml)
 
 
 def tight(inside: Written) -> Written:

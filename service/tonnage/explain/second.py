@@ -65,6 +65,7 @@ def estimated(workload: Workload) -> Estimate:
             return cast("Estimate", own.module("tonnage.estimate").estimate(workload))
         finally:  # what it remembered would show where others' numbers came from
             own.module("tonnage.kept").forget()
+            _labelled.cache_clear()
 
 
 def opened(applied: Applied) -> Any:

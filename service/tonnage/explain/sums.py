@@ -68,7 +68,9 @@ def _children_last(value: Traced | Number) -> list[Traced]:
 
 
 def _parts(node: Traced) -> Iterator[tuple[Number, Any]]:
-    """What a sum adds, each with its factor; nothing for what is no sum."""
+    """What a sum adds, each with its factor; nothing for what is no sum, or told elsewhere."""
+    if node.known_as:
+        return
     match node.origin:
         case Operation("+", (first, second)):
             yield from ((1, first), (1, second))
@@ -84,6 +86,8 @@ def _parts(node: Traced) -> Iterator[tuple[Number, Any]]:
 
 def key(node: Traced) -> Any:
     """Equal for what is the same: a law applied to the same numbers, an operation on the same."""
+    if node.known_as:
+        return node.known_as, node.value
     match node.origin:
         case Applied(law, inputs):
             return law, tuple((known, repr(value)) for known, value in inputs.items())
@@ -96,8 +100,8 @@ def key(node: Traced) -> Any:
 
 
 def is_atom(node: Traced) -> bool:
-    """Whether a number is what a law gives, or one of what it gives."""
-    return not isinstance(node.origin, Operation)
+    """Whether a number is what a law gives, one of what it gives, or told elsewhere."""
+    return bool(node.known_as) or not isinstance(node.origin, Operation)
 
 
 def _key_of_sum(value: Traced) -> Any:
@@ -123,7 +127,7 @@ def _collect(value: Any, found: dict[Any, Traced]) -> None:
     for term in terms(value) if isinstance(value, Traced) else ():
         if term.of is None:
             continue
-        if isinstance(term.of.origin, Operation):
+        if isinstance(term.of.origin, Operation) and not is_atom(term.of):
             for operand in term.of.origin.operands:
                 _collect(operand, found)
         else:
@@ -157,8 +161,9 @@ class Names:
         return negative, one if abs(term.times) == 1 else joined("×", (count, tight(one)))
 
     def _one(self, node: Traced) -> Written:
-        if not isinstance(node.origin, Operation):
+        if is_atom(node):
             return number(node.value) if self._known is None else name(self._known.get(key(node), "?"))
+        assert isinstance(node.origin, Operation)  # noqa: S101  (else it is an atom)
         return _operation(node.origin.sign, [self(operand) for operand in node.origin.operands])
 
 

@@ -56,11 +56,13 @@ class Traced:
         origin: What it is the result of.
     """
 
-    __slots__ = ("origin", "value")
+    __slots__ = ("known_as", "origin", "value")
 
     def __init__(self, value: Number, origin: Origin) -> None:
         self.value = value
         self.origin = origin
+        self.known_as = ""
+        """Name under which it is told elsewhere: that of an item, of a sum."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.value, name)

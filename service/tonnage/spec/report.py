@@ -223,7 +223,7 @@ class Step(Struct, frozen=True, kw_only=True):
     numbers: str
     value: int | float
     mathml: str
-    """A `<math>` element whose rows are the formula, the numbers and the value, each after its "="."""
+    """A `<math>` element whose rows are the formula, the numbers and the value, each after its "="; long sums take several."""
 
 
 class PutIn(Struct, frozen=True, kw_only=True):

@@ -22,7 +22,7 @@ const en = {
     claimedBeyond: "KV cache the engine claims beyond that", claimNote: "The engine takes {size} at start, whatever the traffic: the hatched part is spare KV cache.",
     peak: "Peak", phases: "Over time", items: "Where it goes", component: "Part", size: "Size", band: "95 % band", basis: "How known", total: "Together",
     law: "Law", source: "Source", showLaw: "Show the formula of", inputs: "Numbers put in", meaning: "Meaning", formula: "Formula",
-    notExact: "One part of the sum", noFormula: "A measured figure of this version: no formula.", working: "Working it out…",
+    constant: "a constant: {how}", noFormula: "The formula did not arrive: close and open again.", working: "Working it out…",
     reasons: "Reasons", assumptions: "Defaults assumed", unknowns: "Not modelled", invalidated: "What would make this wrong",
     field: "Field", value: "Value", why: "Why", curve: "Context against requests at once", fitsHere: "fits this card", yourCard: "yours",
     curveHint: "Below the line it fits. Longer contexts leave room for fewer requests.",

@@ -18,7 +18,7 @@ export const words = {
     claimedBeyond: "KV cache engine chiếm thêm", claimNote: "Engine chiếm {size} lúc khởi động dù tải thế nào: phần gạch chéo là KV cache còn trống.",
     peak: "Đỉnh", phases: "Theo thời gian", items: "Gồm những gì", component: "Phần", size: "Kích thước", band: "Khoảng 95 %", basis: "Biết từ đâu", total: "Tổng",
     law: "Định luật", source: "Nguồn", showLaw: "Xem công thức:", inputs: "Số đã thế vào", meaning: "Ý nghĩa", formula: "Công thức",
-    notExact: "Một phần của tổng", noFormula: "Số đo của phiên bản này: không có công thức.", working: "Đang tính…",
+    constant: "hằng số: {how}", noFormula: "Chưa nhận được công thức: hãy đóng rồi mở lại.", working: "Đang tính…",
     reasons: "Lý do", assumptions: "Mặc định đã giả định", unknowns: "Chưa mô hình hóa", invalidated: "Điều làm kết quả sai", field: "Trường", value: "Giá trị", why: "Vì sao",
     curve: "Ngữ cảnh và số yêu cầu", fitsHere: "vừa với card này", yourCard: "của bạn", curveHint: "Dưới đường là vừa. Ngữ cảnh dài hơn thì ít yêu cầu hơn.",
     packages: "Các gói", price: "Giá", order: "Gói", verdict: "Kết luận", headroomShort: "Còn dư", details: "Chi tiết:",
