@@ -7,7 +7,6 @@ import msgspec
 from msgspec.structs import replace
 
 from tonnage.estimate.contradictions import refuse_experts
-from tonnage.estimate.identity_cache import results_of_this_thread
 from tonnage.estimate.totals import device_peak, load_needs
 from tonnage.kept import Kept, weigh
 from tonnage.spec.report import Account, Amount, Deciding
@@ -24,13 +23,10 @@ _wire = msgspec.msgpack.Encoder().encode
 def account_of(workload: Workload) -> Account:
     """What the engine, the framework or neither makes of a resolved card, with what resolving it already found."""
     key = key_of(workload)
-    watched = results_of_this_thread() is not None
-    kept = None if watched else _kept.get(key)
+    kept = _kept.get(key)
     if kept is None:
         weigh(_HELD_PER_BYTE * max(0, len(key[3]) - _SHORT))
-        kept = _account(workload), workload.formats  # whose identity is in the key
-        if not watched:
-            _kept.keep(key, kept)
+        kept = _kept.keep(key, (_account(workload), workload.formats))  # whose identity is in the key
     account = kept[0]
     if not workload.findings and not workload.unknowns:
         return account

@@ -1,10 +1,8 @@
 """Results of pure functions, remembered by their arguments. Facts and models hash by identity, so a key costs next to nothing."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import wraps
-from threading import get_ident
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar
 
 from tonnage.kept import recent
 
@@ -25,44 +23,6 @@ class _Same:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Same) and self.thing is other.thing
-
-
-_watched: dict[int, dict[Any, Any]] = {}
-"""Results of the threads that compute everything anew, each for itself; empty as long as nobody watches."""
-
-
-@contextmanager
-def afresh() -> Iterator[None]:
-    """Within, this thread computes what it had remembered anew, so that the laws it applies can be watched."""
-    _watched[get_ident()] = {}
-    try:
-        yield
-    finally:
-        del _watched[get_ident()]
-
-
-def results_of_this_thread() -> dict[Any, Any] | None:
-    """What this thread has computed within `afresh`; None outside it."""
-    return _watched.get(get_ident()) if _watched else None
-
-
-def once(found: dict[Any, Any], function: Callable[..., R], args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
-    """
-    Result of a call within `afresh`: the first of equal calls computes.
-
-    Args:
-        found: Results of this thread.
-        function: Pure function.
-        args: Its positional arguments.
-        kwargs: The others.
-
-    Returns:
-        Its result.
-    """
-    key = (function, tuple(map(_keyed, args)), tuple((name, _keyed(value)) for name, value in kwargs.items()))
-    if key not in found:
-        found[key] = function(*args, **kwargs)
-    return cast("R", found[key])
 
 
 def remembered(maximum: int = 4096) -> Callable[[Callable[P, R]], Callable[P, R]]:
@@ -88,8 +48,6 @@ def remembered(maximum: int = 4096) -> Callable[[Callable[P, R]], Callable[P, R]
 
         @wraps(function)
         def cached(*args: P.args, **kwargs: P.kwargs) -> R:
-            if _watched and (found := results_of_this_thread()) is not None:
-                return once(found, function, args, kwargs)
             try:
                 return by_hash(*args, **kwargs)
             except TypeError:

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from tonnage.estimate.identity_cache import once, results_of_this_thread
 from tonnage.kept import Kept
 
 M = TypeVar("M")
@@ -32,8 +31,6 @@ def per_model(
 
         @wraps(function)
         def cached(model: M, /, *args: P.args, **kwargs: P.kwargs) -> R:
-            if (anew := results_of_this_thread()) is not None:
-                return once(anew, function, (model, *args), kwargs)
             key = (id(model), args, tuple(kwargs.values()))
             found = results.get(key)
             if found is None:

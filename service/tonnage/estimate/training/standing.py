@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from tonnage.estimate.identity_cache import remembered, results_of_this_thread
+from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.training.bands import Band, allocated_band, cap_class
 from tonnage.estimate.training.counters import ratio
 from tonnage.estimate.training.findings import findings_of, open_facts
@@ -175,7 +175,7 @@ def regime(base: Standing, job: Settings) -> Regime:
         The step's profile, the band, and how the allocator behaves.
     """
     key = (base, job.micro_batch_size == 1, masks_windows(job, base.workload.model), cap_class(job))
-    found = None if results_of_this_thread() is not None else _regimes.get(key)
+    found = _regimes.get(key)
     if found is None:
         found = _regimes.keep(key, _regime(base, job))
     return found
