@@ -10,7 +10,6 @@ the same cards, with everything forgotten in between, the fastest.
 """
 
 import argparse
-import gc
 import json
 import math
 import re
@@ -34,7 +33,7 @@ from tonnage import evidence, fit  # noqa: E402
 from tonnage.catalog import load_catalog, resolve  # noqa: E402
 from tonnage.estimate.assemble import account_of, assemble  # noqa: E402
 from tonnage.estimate.support import support_findings  # noqa: E402
-from tonnage.kept import forget  # noqa: E402
+from tonnage.kept import forget, settle  # noqa: E402
 from tonnage.spec.card import SizingCard  # noqa: E402
 from tonnage.spec.fit import FitRequest  # noqa: E402
 
@@ -69,12 +68,6 @@ def timed(function: Callable[[Any], object], things: Iterable[Any]) -> float:
 
 def whole(card: SizingCard) -> object:
     return evidence.estimate(CATALOG, card)
-
-
-def settle() -> None:
-    """As the service does once it is warm."""
-    gc.collect()
-    gc.freeze()
 
 
 class Stream(NamedTuple):

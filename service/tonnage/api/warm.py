@@ -5,12 +5,12 @@ Loaded in a thread once the port is open; until then /readyz says 503, so that a
 """
 
 import contextlib
-import gc
 from collections.abc import Iterator
 from typing import get_args
 
 from tonnage.api.sizing import Sizing
 from tonnage.errors import SizingError
+from tonnage.kept import settle
 from tonnage.spec.card import Serving, SizingCard, Training
 from tonnage.spec.fit import FitRequest
 
@@ -27,13 +27,7 @@ def warm(sizing: Sizing) -> None:
             sizing.estimate(sizing.catalog, card)
     with contextlib.suppress(SizingError):
         sizing.fit(sizing.catalog, FitRequest(model=_model(sizing), limit=1))
-    _settle()
-
-
-def _settle() -> None:
-    """The catalogue and the tables made from it stay: the collector need not walk through them again and again."""
-    gc.collect()
-    gc.freeze()
+    settle()
 
 
 def _cards(sizing: Sizing) -> Iterator[SizingCard]:

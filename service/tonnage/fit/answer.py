@@ -8,6 +8,7 @@ from tonnage.estimate.assemble import account_of, assemble
 from tonnage.estimate.identity import digest, versions
 from tonnage.fit import ranking
 from tonnage.fit.alternatives import alternatives, estimate_of
+from tonnage.fit.boards import assumptions
 from tonnage.fit.candidates import candidate, confirmations, excluded_groups
 from tonnage.fit.found import Found
 from tonnage.fit.need import Need
@@ -60,7 +61,7 @@ def fit(catalog: Catalog, request: FitRequest, *, fetch: Fetch | None = None) ->
         diagnosis=None if told is None else told.diagnosis,
         measured=() if told is None else told.measured,
         considered=_considered(search, judged, left, dominated),
-        assumptions=bare.assumptions,
+        assumptions=(*assumptions(catalog, request), *bare.assumptions),
         unknowns=bare.unknowns,
         invalidated_by=bare.invalidated_by,
         versions=versions(catalog.version),

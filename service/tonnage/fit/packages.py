@@ -9,6 +9,7 @@ from tonnage.catalog import Catalog
 from tonnage.catalog.gpus import find_gpu
 from tonnage.errors import UnknownName
 from tonnage.estimate.identity_cache import remembered
+from tonnage.fit.boards import boards
 from tonnage.fit.need import Need
 from tonnage.spec.facts import Gpu, Offer, Package
 from tonnage.spec.fit import InlineSku, OfferScope
@@ -105,12 +106,16 @@ def newest_price(catalog: Catalog) -> str | None:
 
 
 def _wanted_gpus(catalog: Catalog, need: Need) -> set[str] | None:
-    names = [(n, f"/offer/gpus/{i}") for i, n in enumerate(need.request.offer.gpus or [])]
-    named = {find_gpu(catalog, name, pointer)[0].id for name, pointer in names} if names else None
+    names = need.request.offer.gpus
+    named = None if names is None else _boards(catalog, [(n, f"/offer/gpus/{i}") for i, n in enumerate(names)])
     if need.request.placement.gpu is None:
         return named
-    wish = find_gpu(catalog, need.request.placement.gpu, "/placement/gpu")[0].id
-    return {wish} if named is None else named & {wish}
+    wish = _boards(catalog, [(need.request.placement.gpu, "/placement/gpu")])
+    return wish if named is None else named & wish
+
+
+def _boards(catalog: Catalog, names: list[tuple[str, str]]) -> set[str]:
+    return {gpu.id for name, pointer in names for gpu in boards(catalog, name, pointer)}
 
 
 def _known(listed: list[Package], inline: list[Package], offer: OfferScope) -> None:
