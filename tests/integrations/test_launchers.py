@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import re
 import subprocess
 import sys
 
@@ -86,6 +87,15 @@ def test_ray_itself_accepts_it(made):
     schema = optional("ray.serve.schema")
 
     schema.ServeDeploySchema.model_validate(document(made("ray-serve", "--first")))
+
+
+def test_the_documents_name_the_versions_that_are_pinned(repository):
+    pins = dict(re.findall(r"(?m)^([a-z]+)==(\S+)", (repository / "requirements" / "extras.txt").read_text()))
+    pages = "".join((repository / "docs" / f"{name}.md").read_text() for name in ("integrations", "cli"))
+    named = re.findall(r"\b(SkyPilot|dstack|Ray)\s+(\d+\.\d+\.\d+)", pages)
+
+    assert {"SkyPilot", "dstack", "Ray"} == {name for name, _ in named}
+    assert [] == [(name, version) for name, version in named if pins[name.lower()] != version]
 
 
 def optional(module):
