@@ -195,6 +195,7 @@ def test_ray_gives_the_same_bytes(process, cards, tmp_path):
     assert (tmp_path / "one.ndjson").read_bytes() == (tmp_path / "two.ndjson").read_bytes()
 
 
+@pytest.mark.timeout(900)
 def test_ray_gives_the_same_bytes_of_a_hundred_thousand_cards(process, tmp_path):
     if importlib.util.find_spec("ray") is None:
         pytest.skip("not run: ray is not installed (extra tonnage[ray])")
