@@ -53,11 +53,13 @@ def adapters_of(
     dropout = lora.dropout if lora is not None else None
     if dropout is None and card.method in ADAPTER_METHODS:
         dropout = read.assume("lora.dropout", defaults.lora_dropout, read.why)
-    linears = adapted_linears(model, targets, libraries.experts_are_linears)
+    # TEGroupedLinear carries a pair for each expert (NVIDIA-NeMo/Megatron-Bridge src/megatron/bridge/peft/lora.py)
+    experts = libraries.experts_are_linears or release.code == "megatron"
+    linears = adapted_linears(model, targets, experts)
     if lora is not None and lora.target_modules is not None and model.trust != "count":
-        _named_linears(model, targets, linears, read, libraries)
+        _named_linears(model, targets, linears, read, experts)
     elif not linears:
-        linears = _other_linears(model, read, libraries)
+        linears = _other_linears(model, read, experts)
     return linears, rank, bool(dropout)
 
 
@@ -88,7 +90,7 @@ def key_value_width(model: Model) -> int:
 
 
 def _named_linears(
-    model: Model, targets: tuple[str, ...], linears: tuple[Adapted, ...], read: Reader, libraries: Libraries
+    model: Model, targets: tuple[str, ...], linears: tuple[Adapted, ...], read: Reader, experts: bool
 ) -> None:
     """
     Refuse names of which none is a linear of the model, as PEFT does; note those that are not, which it passes over.
@@ -100,7 +102,7 @@ def _named_linears(
             f"none of {_listed(targets)} is a linear of this model; its linears: {_listed(names_of_linears(model))}",
             pointer="/training/lora/target_modules",
         )
-    missing = unmatched(model, targets, libraries.experts_are_linears)
+    missing = unmatched(model, targets, experts)
     if missing:
         others = [t for t in targets if t not in missing]
         read.assume("lora.target_modules", others, f"no linear of this model is called {_listed(missing)}")
@@ -114,10 +116,10 @@ def _default_targets(card: Training, defaults: Defaults, model: Model) -> tuple[
     return scaled_targets(model) if card.method == "ia3" else defaults.lora_target_modules or default_targets(model)
 
 
-def _other_linears(model: Model, read: Reader, libraries: Libraries) -> tuple[Adapted, ...]:
+def _other_linears(model: Model, read: Reader, experts: bool) -> tuple[Adapted, ...]:
     """Where no linear has one of the names: PEFT's own choice, else all linears."""
     for targets in (default_targets(model), (ALL_LINEAR,)):
-        linears = adapted_linears(model, targets, libraries.experts_are_linears)
+        linears = adapted_linears(model, targets, experts)
         if linears:
             read.assume("lora.target_modules", list(targets), "none of the names is a linear of this model")
             return linears

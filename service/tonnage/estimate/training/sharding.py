@@ -58,6 +58,8 @@ class Held(NamedTuple):
     """Buffers that stay between steps."""
     load: int = 0
     """Most that loading holds, where more than the resident weights."""
+    held_units: int = 0
+    """Per layer that backward has passed: its parameters, where they stay gathered."""
     held_inputs: int = 0
     """Per layer that backward has passed: gradient of its input, where hooks keep both. [bytes/token]"""
 
@@ -206,7 +208,18 @@ def _fsdp(settings: Settings, sizes: Sizes) -> Held:
         permanent=copies,
         load=laws.summoned(parameters=whole // 2, element_bytes=2, ranks=ranks) + copies if flat else 0,
         held_inputs=_held_inputs(settings, sizes),
+        held_units=unit if _never_reshards(settings) else 0,
     )
+
+
+def _never_reshards(settings: Settings) -> bool:
+    """
+    Whether units of a frozen base stay gathered until backward ends.
+
+    Source: pytorch/pytorch@v2.1.0 torch/distributed/fsdp/_runtime_utils.py _register_post_backward_reshard_only_hook (new there)
+    """
+    old = settings.release.fsdp == "fsdp1" and not settings.libraries.at_least("torch", "2.1")
+    return old and not settings.trains_base
 
 
 def _held_inputs(settings: Settings, sizes: Sizes) -> int:

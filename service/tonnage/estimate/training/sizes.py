@@ -9,6 +9,7 @@ from tonnage.estimate.training.states import (
     Trainable,
     What,
     base_weights,
+    expert_cuts,
     state_bytes,
     state_width,
     trainable,
@@ -130,7 +131,7 @@ def _sizes(whole: _Model, stage: StageWeights, *, shares: tuple[float, float], t
         vocabulary=model.vocab_size * model.hidden_size // job.tensor_parallel_size,
         hidden_size=model.hidden_size,
         tables=1 if model.tie_word_embeddings else 2,
-        routed=min(trained, stage.parameters_by_component.get("routed_experts", 0)) if job.trains_base else 0,
+        routed=_routed(job, stage, trained),
     )
 
 
@@ -170,7 +171,27 @@ def _share(whole: _Model, stage: StageWeights) -> float:
         return 1.0
     if job.trains_base:
         return stage.parameters / max(1, model.parameters_total)
-    return len(stage.layers) / max(1, model.num_hidden_layers) / job.tensor_parallel_size
+    layers = len(stage.layers) / max(1, model.num_hidden_layers)
+    routed = _routed_part(job)
+    cuts = job.expert_parallel_size * (expert_cuts(job) or 1)
+    return layers * ((1 - routed) / job.tensor_parallel_size + routed / cuts)
+
+
+def _routed_part(job: Settings) -> float:
+    """Part of the adapters' parameters that belongs to experts. [fraction]"""
+    sizes = [((a.in_features + a.out_features) * a.copies, a.role.startswith("expert")) for a in job.adapters]
+    return sum(size for size, routed in sizes if routed) / max(1, sum(size for size, _ in sizes))
+
+
+def _routed(job: Settings, stage: StageWeights, trained: int) -> int:
+    """Those of the rank's trainable parameters that lie in experts. [unitless]"""
+    if job.trains_base:
+        return min(trained, stage.parameters_by_component.get("routed_experts", 0))
+    part = _routed_part(job)
+    if not part:
+        return 0
+    inside, outside = part / (job.expert_parallel_size * (expert_cuts(job) or 1)), (1 - part) / job.tensor_parallel_size
+    return round(trained * inside / (inside + outside))
 
 
 LISA_LAYERS = 2

@@ -216,7 +216,7 @@ def _backward(walk: _Walk, profile: StepProfile, counts: tuple[int, ...], rank: 
             # nothing that the layers kept is freed, and the gradient of each one's input stays beside it
             walk.level = plus(walk.level, per_token(held.held_inputs * (count - 2) - part.net[1] * (count - 1)))
         if count > 1:
-            walk.look("backward of the first layer", part, held.live_backward)
+            walk.look("backward of the first layer", part, held.live_backward + held.held_units * (count - 1))
         walk.go(part)
     if rank.first:
         walk.look("gradient of the embedding", profile.embedding_backward, held.live_backward)
