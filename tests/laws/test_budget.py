@@ -26,3 +26,8 @@ def test_smallest_fraction_is_the_inverse_in_hundredths():
     assert 0.91 == budget.smallest_fraction(needed=9_001, total=10_000)
     assert 0.9 == budget.smallest_fraction(needed=9_000, total=10_000)
     assert budget.smallest_fraction(needed=11, total=10) > 1
+
+
+def test_an_engine_asleep_keeps_no_more_than_it_took():
+    assert budget.asleep(claim=1000) == 1000
+    assert budget.asleep(claim=80 * 2**30) == 3 * 2**29

@@ -259,6 +259,9 @@ class Mutator:
             "attn_implementation": ATTENTION,
             "cross_entropy": ["full", "chunked", "fused_linear"],
             "sequence_parallel": BOOLEANS,
+            "virtual_pipeline_model_parallel_size": COUNTS[:6],
+            "vllm_gpu_memory_utilization": [0.1, 0.3, 1.0],
+            "vllm_enable_sleep_mode": BOOLEANS,
             "compile": BOOLEANS,
             "offload": [
                 {"parameters": True},

@@ -1,5 +1,7 @@
 """What part of a card an engine claims for its cache, by how it was told to."""
 
+from tonnage.units import GiB
+
 
 def fraction_of_total(*, fraction: float, total: int) -> int:
     """
@@ -16,6 +18,22 @@ def fraction_of_total(*, fraction: float, total: int) -> int:
         vllm-project/vllm@0.19.0 vllm/v1/worker/utils.py request_memory (ceil(total x gpu_memory_utilization))
     """
     return int(total * fraction)
+
+
+def asleep(*, claim: int) -> int:
+    """
+    What a colocated engine keeps while it sleeps: context, graphs and buffers that its pool does not own.
+
+    Args:
+        claim: What it takes awake. [bytes]
+
+    Returns:
+        1.5 GiB, at most what it took. [bytes]
+
+    Source:
+        vllm-project/vllm@0.19.0 vllm/device_allocator/cumem.py sleep (only what the pool allocated), docs/features/sleep_mode.md
+    """
+    return min(claim, GiB + GiB // 2)
 
 
 def pool_of_budget(*, budget: int, weights: int, activation: int, non_torch: int, graphs: int = 0) -> int:

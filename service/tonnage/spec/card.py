@@ -260,6 +260,12 @@ class Training(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     attn_implementation: Name | None = None
     cross_entropy: Literal["full", "chunked", "fused_linear"] | None = None
     sequence_parallel: bool | None = None
+    virtual_pipeline_model_parallel_size: Small | None = None
+    """Model chunks of each pipeline stage (Megatron's interleaved schedule); None or 1: one."""
+    vllm_gpu_memory_utilization: Fraction | None = None
+    """Part of the card that a vLLM in the same process takes for samples (TRL's `vllm_mode = colocate`); None: generate()."""
+    vllm_enable_sleep_mode: bool | None = None
+    """Whether that engine gives its memory back while the model trains."""
     compile: bool | None = None
     sharding: Sharding | None = None
     offload: Offload = Offload()

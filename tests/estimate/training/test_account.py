@@ -117,6 +117,17 @@ def test_ddp_adds_a_copy_of_the_gradients():
     assert item(alone, "gradient_buckets") == 0
 
 
+def test_an_interleaved_schedule_holds_more_micro_batches_on_the_first_stage():
+    stated = {"framework": "megatron", "placement": {"pipeline_parallel_size": 4}, "gradient_accumulation_steps": 16}
+    plain, interleaved = (answer(virtual_pipeline_model_parallel_size=v, **stated) for v in (1, 4))
+
+    held = [
+        next(i.bytes.expected for i in a.gpus[0].items if i.component == "activations") for a in (plain, interleaved)
+    ]
+
+    assert held[1] > held[0]
+
+
 def test_pipeline_stages_hold_their_layers_and_the_first_most_micro_batches():
     found = answer(framework="megatron", placement={"pipeline_parallel_size": 4}, gradient_accumulation_steps=16)
     first, *_, last = found.gpus

@@ -82,3 +82,37 @@ def test_merging_needs_one_matrix():
 
     assert allocated(found, "merge") - allocated(found, "load") < 2**30
     assert phase(found, "merge")
+
+
+COLOCATED = {"objective": "grpo", "vllm_gpu_memory_utilization": 0.3, **TRL, **LORA}
+H100 = {"gpu": "h100-sxm"}
+
+
+def test_a_colocated_engine_takes_its_share_in_every_phase():
+    found = answer(placement=H100, **COLOCATED)
+    share = int(0.3 * found.capacity.usable_bytes)
+
+    assert [item(found, "generation_engine", p) for p in ("forward", "generation")] == [share, share]
+    assert item(found, "kv_cache", "generation") == 0
+    assert found.required.expected > answer(placement=H100, **TRL, **LORA).required.expected + share
+
+
+def test_an_engine_that_sleeps_leaves_the_card_to_the_trainer():
+    awake, asleep = (answer(placement=H100, vllm_enable_sleep_mode=s, **COLOCATED) for s in (False, True))
+
+    assert item(asleep, "generation_engine", "generation") == item(awake, "generation_engine", "generation")
+    assert item(asleep, "generation_engine", "backward") < 2 * 2**30
+    assert asleep.required.expected < awake.required.expected
+
+
+def test_without_a_gpu_nobody_knows_what_a_share_of_it_is():
+    assert item(answer(**COLOCATED), "generation_engine") == 0
+
+
+def test_adapters_of_megatron_reach_every_expert():
+    mixtral = LLAMA | {"model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2}
+    stated = {"method": "lora", "lora": {"rank": 8, "target_modules": ["all-linear"]}, "framework": "megatron"}
+    one = answer(mixtral, placement={"data_parallel_size": 4}, **stated)
+    cut = answer(mixtral, placement={"data_parallel_size": 4, "expert_parallel_size": 4}, **stated)
+
+    assert item(one, "adapters") > 3 * item(cut, "adapters") > 0

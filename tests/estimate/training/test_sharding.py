@@ -36,7 +36,7 @@ ALONE = Held(
 )
 
 
-def job(sharding, *, framework="trl", release=None, **more):
+def job(sharding, *, framework="trl", release=None, torch="2.8", **more):
     """Settings as far as sharding looks at them."""
     released = {"fsdp": "fsdp1", "embedding_resharded": False, "reentrant": True, "tables_upcast_at_load": False}
     usual = {
@@ -48,6 +48,7 @@ def job(sharding, *, framework="trl", release=None, **more):
         sharding=sharding,
         card=SimpleNamespace(framework=framework),
         release=SimpleNamespace(**released | (release or {})),
+        libraries=SimpleNamespace(at_least=lambda name, version: torch >= version),
         **usual | more,
     )
 
@@ -312,3 +313,10 @@ def test_experts_are_sharded_over_their_replicas_of_which_there_is_at_least_one(
 @pytest.mark.parametrize(("sharding", "expected"), [("none", 10), ("ddp", 10), ("zero1", 3), ("fsdp", 3)])
 def test_paged_states_are_cut_like_the_others(sharding, expected):
     assert expected == paged_share(job(sharding), 10)
+
+
+def test_a_frozen_base_stays_gathered_as_backward_passes_it_before_torch_2_1():
+    new, old = (held(job("fsdp", trains_base=False, torch=torch), SIZES) for torch in ("2.1", "2.0"))
+
+    assert (new.held_units, old.held_units) == (0, SIZES.block_gathered)
+    assert held(job("fsdp", torch="2.0"), SIZES).held_units == 0

@@ -12,7 +12,7 @@ from tonnage.estimate.training.settings import FSDP, ZERO, Settings
 from tonnage.estimate.training.solve import Solved, Stage, moving_least, solved
 from tonnage.estimate.training.step import Moment
 from tonnage.estimate.training.usual import usual_model
-from tonnage.laws import runtime
+from tonnage.laws import budget, runtime
 from tonnage.laws.pool_regimes import Ratio
 from tonnage.laws.reserved import transient_share, unavoidable, whole_share
 from tonnage.spec.facts import Gpu
@@ -97,11 +97,20 @@ def _open_loss(job: Solved) -> tuple[str, ...]:
 def _load(job: Solved, stage: Stage, gpu: Gpu | None) -> GpuLoad:
     settings = job.settings
     outside = _outside(gpu, not settings.libraries.at_least("torch", "2.1"), _communicates(settings), stage.paged)
+    claim = _claim(settings, gpu)
+    sleeps = bool(settings.card.vllm_enable_sleep_mode)
     usable = None if gpu is None else gpu.memory_usable_bytes - sum(_least_outside(i) for i in outside)
+    if usable is not None and claim:
+        usable -= budget.asleep(claim=claim) if sleeps else claim
     phases = [
         PhaseItems(
             moment.phase,  # type: ignore[arg-type]  # one of PhaseName
-            (*items, _fragmentation(job, stage, place, usable), *outside),
+            (
+                *items,
+                _fragmentation(job, stage, place, usable),
+                *outside,
+                *_engine(claim, sleeps and moment.phase != "generation"),
+            ),
         )
         for place, (moment, items) in enumerate(zip(stage.moments, stage.phases, strict=True))
     ]
@@ -109,7 +118,47 @@ def _load(job: Solved, stage: Stage, gpu: Gpu | None) -> GpuLoad:
         ranks=stage.ranks,
         stage=stage.stage,
         phases=(PhaseItems("load", (*stage.loading, *outside)), *phases),
-        needed=_needed(job, stage, outside),
+        needed=_beside_engine(_needed(job, stage, outside), stage, outside, claim, sleeps),
+    )
+
+
+def _claim(job: Settings, gpu: Gpu | None) -> int:
+    """What a colocated engine takes of the card. [bytes]"""
+    share = job.card.vllm_gpu_memory_utilization
+    if share is None or gpu is None or job.objective not in ("grpo", "ppo"):
+        return 0
+    return budget.fraction_of_total(fraction=share, total=gpu.memory_usable_bytes)
+
+
+def _engine(claim: int, asleep: bool) -> tuple[MemoryItem, ...]:
+    """The colocated engine in a phase, awake or asleep."""
+    if not claim:
+        return ()
+    source = "huggingface/trl@f2cd57710 trl/generation/vllm_generation.py (colocate)"
+    if asleep:
+        left = budget.asleep(claim=claim)
+        band = (left * 2 // 3, left)
+        law = "laws.budget.asleep"
+        return (
+            item("generation_engine", left, law, source, detail="asleep", basis="assumed", counter="device", band=band),
+        )
+    return (
+        item("generation_engine", claim, "laws.budget.fraction_of_total", source, detail="awake", counter="device"),
+    )
+
+
+def _beside_engine(training: Amount, stage: Stage, outside: tuple[MemoryItem, ...], claim: int, sleeps: bool) -> Amount:
+    """What the card must hold with a colocated engine: both at once, or the larger of them in turn."""
+    if not claim:
+        return training
+    if not sleeps:
+        return Amount(training.low + claim, training.expected + claim, training.high + claim)
+    left = budget.asleep(claim=claim)
+    awake = stage.resident_bytes + claim
+    return Amount(
+        max(training.low + left // 3, awake + sum(i.bytes.low for i in outside)),
+        max(training.expected + left, awake + sum(i.bytes.expected for i in outside)),
+        max(training.high + 2 * left, awake + sum(i.bytes.high for i in outside)),
     )
 
 

@@ -8,7 +8,7 @@ from tonnage.spec.workload import Workload
 
 _GENERATION = Finding(
     status="needs_confirmation",
-    reason="samples are taken to come from generate(): state what a colocated engine takes, as reserve",
+    reason="samples are taken to come from generate(): state vllm_gpu_memory_utilization where an engine shares the card",
     field="/training/objective",
 )
 _LOSS = Finding(
@@ -29,7 +29,7 @@ def findings_of(workload: Workload, objective: Objective) -> tuple[Finding, ...]
     unversioned = training is not None and training.framework_version is None
     special = training is not None and training.objective not in ("sft", "pretrain")
     found = (
-        (objective.generates, _GENERATION),
+        (objective.generates and (training is None or training.vllm_gpu_memory_utilization is None), _GENERATION),
         (unversioned and special, _LOSS),
         (not workload.profile_certain, _VERSION),
     )

@@ -70,6 +70,8 @@ def _generation(job: Settings, model: Model, objective: Objective, holds: Held) 
 
     PPO keeps the scores of every generated token in fp32 (huggingface/trl@f2cd57710 trl/trainer/utils.py generate).
     """
+    if job.card.vllm_gpu_memory_utilization is not None:
+        return Moment("generation", "samples of the colocated engine", 0, 0, 0, 0, holds.live_forward, 0, 0)
     samples = job.micro_batch_size * max(1, job.gradient_accumulation_steps)
     tokens = samples * job.sequence_length
     rows = tokens // 2 if objective.keeps_scores else samples

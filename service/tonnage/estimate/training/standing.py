@@ -27,12 +27,13 @@ from tonnage.estimate.training.states import causal_masks, loaded_format
 from tonnage.estimate.training.usual import encodes_only, scoring_model, usual_model
 from tonnage.kept import Kept
 from tonnage.laws.pool_regimes import Ratio
-from tonnage.laws.training_sharding import in_flight
+from tonnage.laws.training_sharding import in_flight, interleaved_in_flight
 from tonnage.spec.card import Training
 from tonnage.spec.facts import WeightFormat
 from tonnage.spec.model import Model
 from tonnage.spec.report import Finding, MemoryItem
 from tonnage.spec.workload import Workload
+from tonnage.units import ceil_div
 
 _TOWER = "activations of the vision tower; tokens of images count as part of sequence_length"
 KEPT = 2048
@@ -220,7 +221,10 @@ def _in_flight(job: Settings, rank: Rank) -> int:
     stages = job.pipeline_parallel_size
     if stages == 1:
         return 1
-    return in_flight(stage=rank.stage, stages=stages, micro_batches=max(stages, job.gradient_accumulation_steps))
+    steps, chunks = max(stages, job.gradient_accumulation_steps), job.card.virtual_pipeline_model_parallel_size or 1
+    if chunks == 1:
+        return in_flight(stage=rank.stage, stages=stages, micro_batches=steps)
+    return ceil_div(interleaved_in_flight(stage=rank.stage, stages=stages, chunks=chunks, micro_batches=steps), chunks)
 
 
 def _resident(workload: Workload, job: Settings, objective: Objective, holds: Held) -> tuple[MemoryItem, ...]:
