@@ -123,3 +123,17 @@ def test_todays_run_stands_in_the_table_with_its_open_requirements():
     assert "today      1 x rtx-4090, 1 GPU: excluded" in text
     assert "memory: because" in text
     assert "/serving/max_model_len" in text
+
+
+def test_a_selected_package_that_is_not_among_the_listed_ones_is_described_too():
+    few = answers.answer(answers.candidate(1, "shop:l40s", "needs_confirmation"))
+    text = render.markdown.fit(msgspec.structs.replace(few, selected=answers.candidate(9, "shop:far-down")))
+
+    assert "## Package: shop:far-down\n\n1 x " in text
+
+
+def test_a_long_name_is_drawn_closer_and_never_over_its_bar():
+    short, long = (msgspec.structs.replace(answers.candidate(1), gpu=name) for name in ("l4", "rtx-pro-6000-server"))
+
+    assert "textLength" not in render.svg.fit(answers.answer(short))
+    assert 'textLength="172"' in render.svg.fit(answers.answer(long))

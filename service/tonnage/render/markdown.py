@@ -57,6 +57,15 @@ def fit(answer: FitAnswer) -> str:
         for c in answer.candidates
     ]  # fmt: skip
     lines = [title, ""]
+    if chosen is not None and chosen.sku not in [c.sku for c in answer.candidates]:
+        what = (
+            package(chosen),
+            layout(chosen.placement),
+            chosen.weights_format,
+            price(chosen.price),
+            MARKS[chosen.status],
+        )
+        lines += [_escaped(", ".join(what)), ""]
     heading = ("rank", "package", "GPUs", "layout", "weights", "price", "headroom", "status", "to confirm")
     lines += [*_table(heading, rows, numbers=(0, 5, 6)), ""] if rows else []
     lines += [f"- to confirm: {_escaped(line)}" for line in answer.confirmations]

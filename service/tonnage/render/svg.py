@@ -158,7 +158,7 @@ def _words(bar: Bar) -> str:
 
 def _bar(bar: Bar, top: int, scale: float) -> list[str]:
     sign, kind = SIGNS[bar.verdict]
-    out = [_text(EDGE, top + 12, bar.name, "n"), _text(EDGE, top + 28, bar.note, "s")]
+    out = [_text(EDGE, top + 12, bar.name, "n", LEFT - EDGE - 8), _text(EDGE, top + 28, bar.note, "s", LEFT - EDGE - 8)]
     edge = bar.capacity or sum(size for _, size in bar.parts)
     out.append(f'<path class="r" d="M{LEFT} {top}h{edge * scale:.1f}v{BAR}H{LEFT}z"/>')
     at = float(LEFT)
@@ -196,9 +196,15 @@ def _legend(names: Sequence[str], sizes: dict[str, int], top: int) -> list[str]:
     return out
 
 
-def _text(x: float, y: float, words: str, kind: str = "") -> str:
-    attribute = f' class="{kind}"' if kind else ""
-    return f'<text x="{x}" y="{y}"{attribute}>{_safe(words)}</text>'
+_WIDE = 7.6
+"""A letter of the bold names, on average: longer names are drawn closer. [pixels]"""
+
+
+def _text(x: float, y: float, words: str, kind: str = "", room: int | None = None) -> str:
+    attributes = f' class="{kind}"' if kind else ""
+    if room is not None and _WIDE * len(words) > room:
+        attributes += f' textLength="{room}" lengthAdjust="spacingAndGlyphs"'
+    return f'<text x="{x}" y="{y}"{attributes}>{_safe(words)}</text>'
 
 
 def _safe(words: str) -> str:

@@ -153,6 +153,7 @@ const start = async () => {
       }
     }
   }
+  if (!list.querySelector("[aria-current]")) list.querySelector("a").dispatchEvent(new Event("click"));
 };
 
 start();
