@@ -97,10 +97,10 @@ def _considered(search: Search, judged: list[Found], left: list[Found], dominate
     return Considered(
         skus=len(search.packages),
         apart=search.apart,
-        candidates=len(judged),
+        candidates=len(judged) + search.outdone,
         estimates=search.estimates,
         met=statuses.count(MET),
         needs_confirmation=statuses.count(CONFIRM),
         excluded=statuses.count(EXCLUDED),
-        dominated=dominated,
+        dominated=dominated + search.outdone,
     )

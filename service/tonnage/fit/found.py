@@ -15,7 +15,7 @@ from tonnage.fit.packages import Order
 from tonnage.fit.pricing import Bill, cheapest
 from tonnage.fit.requirements import CONFIRM, EXCLUDED, MET, Judged
 from tonnage.fit.technical import Technical
-from tonnage.spec.facts import Gpu
+from tonnage.spec.facts import Gpu, WeightFormat
 from tonnage.spec.fit import Evidence
 
 Parts = tuple[tuple[Judged, ...], ...]
@@ -148,7 +148,7 @@ class Judge:
         self.evidence = _by_requirement(need.request.evidence)
         self._of_layout: dict[int, tuple[Technical, tuple[Judged, ...], int]] = {}
         """By identity of the layout, which is kept alive beside it."""
-        self._of_gpu: dict[tuple[Gpu, str], tuple[Judged, ...]] = {}
+        self._of_gpu: dict[tuple[Gpu, WeightFormat], tuple[Judged, ...]] = {}
 
     def found(self, ordered: Ordered, technical: Technical) -> Found:
         """
@@ -171,6 +171,25 @@ class Judge:
             status = max(status, ordered.status, ordered.both(technical))
         return Found(ordered.order, ordered, technical, self, status)
 
+    def at_least(self, ordered: Ordered, gpu: Gpu, weight_format: WeightFormat) -> int:
+        """
+        Status that an order has under any layout.
+
+        Args:
+            ordered: The order.
+            gpu: As the package exposes it.
+            weight_format: Format of the weights.
+
+        Returns:
+            Worst of what no layout changes; met where the caller's evidence may open anything again.
+        """
+        if self.evidence:
+            return MET
+        of_gpu = max([j.status for j in self._gpu(gpu, weight_format)])
+        alone = ordered.status
+        network = CONFIRM if self.need.fixed_layout is None and requirements.unnamed_network(ordered.order) else MET
+        return max(of_gpu, alone, network)
+
     def parts(self, ordered: Ordered, technical: Technical) -> Parts:
         """Every requirement of a layout on an order, with what the caller knows."""
         order = ordered.order
@@ -187,16 +206,18 @@ class Judge:
         """Requirements of a layout on a GPU, and the worst of them."""
         held = self._of_layout.get(id(technical))
         if held is None:
-            judged = (*requirements.of_layout(technical, self.need), *self._gpu(technical))
+            judged = (
+                *requirements.of_layout(technical, self.need),
+                *self._gpu(technical.gpu, technical.variant.weight_format),
+            )
             held = self._of_layout[id(technical)] = (technical, judged, max([j.status for j in judged]))
         return held[1], held[2]
 
-    def _gpu(self, technical: Technical) -> tuple[Judged, ...]:
-        weight_format = technical.variant.weight_format
-        key = (technical.gpu, weight_format.id)
+    def _gpu(self, gpu: Gpu, weight_format: WeightFormat) -> tuple[Judged, ...]:
+        key = (gpu, weight_format)
         held = self._of_gpu.get(key)
         if held is None:
-            held = self._of_gpu[key] = requirements.of_gpu(technical.gpu, weight_format, self.need)
+            held = self._of_gpu[key] = requirements.of_gpu(gpu, weight_format, self.need)
         return held
 
     def _with_evidence(self, judged: Judged, order: Order, technical: Technical) -> Judged:

@@ -311,12 +311,17 @@ def interconnect(technical: Technical, order: Order, need: Need) -> Judged | Non
     have = links(order.package, order.gpu)
     if sizes.tensor_parallel_size > fast_domain(order.package, order.gpu, order.hosts):
         return _link(EXCLUDED, lambda: "a tensor-parallel group would span hosts", order)
-    if order.hosts > 1 and not have.fabric:
+    if unnamed_network(order):
         return _link(CONFIRM, lambda: "several hosts and no network between them is named", order)
     if asked in {"nvlink", "fabric"} and sizes.tensor_parallel_size > 1 and have.inside != "nvlink":
         status = CONFIRM if have.inside == "unknown" else EXCLUDED
         return _link(status, lambda: f"{asked} asked, {have.words}", order)
     return _link(MET, lambda: f"{have.words} inside a host", order)
+
+
+def unnamed_network(order: Order) -> bool:
+    """Several hosts of which nobody says what connects them."""
+    return order.hosts > 1 and not links(order.package, order.gpu).fabric
 
 
 def _link(status: int, say: Callable[[], str], order: Order) -> Judged:

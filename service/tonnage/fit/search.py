@@ -21,7 +21,7 @@ from tonnage.fit.found import Found, Judge, Ordered
 from tonnage.fit.links import fast_domain
 from tonnage.fit.need import Need
 from tonnage.fit.packages import Order, in_scope, orders
-from tonnage.fit.requirements import MET
+from tonnage.fit.requirements import EXCLUDED, MET
 from tonnage.fit.technical import Technical, Variant, choices, estimated, shardings, why_refused
 from tonnage.kept import Kept
 from tonnage.spec.card import Placement, SizingCard
@@ -86,6 +86,8 @@ class Search:
         self._least = [least_weights(v) for v in variants]
         self._best: dict[tuple[Gpu, int, int, int], Technical] = {}
         self._judge = Judge(need)
+        self.outdone = 0
+        """Orders that cannot be better than the same package with fewer hosts. [unitless]"""
         self.packages, self.apart = in_scope(catalog, need)
 
     @property
@@ -94,17 +96,29 @@ class Search:
         return len(self._touched)
 
     def all(self) -> list[Found]:
-        """Every order under every variant, in order of package id, hosts and variant."""
+        """
+        Every order under every variant, in order of package id, hosts and variant.
+
+        Of one package, more hosts are worth more money only where the status is better: an order that what no layout changes
+        (GPU and format, price, terms, the network between hosts) keeps from that is counted in `outdone` and not estimated.
+        """
         found: list[Found] = []
         for package, gpu in self.packages:
-            unsettled = list(range(len(self.variants)))
+            best = dict.fromkeys(range(len(self.variants)), EXCLUDED + 1)
             for order in orders(package, gpu, self.need):
-                if not unsettled:
-                    break
                 ordered, domain = Ordered(order, self.need), fast_domain(package, gpu, order.hosts)
-                best = [self.best(order, domain, number) for number in unsettled]
-                found += [self._judge.found(ordered, technical) for technical in best]
-                unsettled = [n for n, t in zip(unsettled, best, strict=True) if not (t.fits and t.layout_status == MET)]
+                for number in tuple(best):
+                    if self._judge.at_least(ordered, gpu, self.variants[number].weight_format) >= best[number]:
+                        self.outdone += 1
+                        continue
+                    technical = self.best(order, domain, number)
+                    judged = self._judge.found(ordered, technical)
+                    found.append(judged)
+                    best[number] = min(best[number], judged.status)
+                    if technical.fits and technical.layout_status == MET:
+                        del best[number]
+                if not best:
+                    break
         return found
 
     def judge(self, order: Order, technical: Technical) -> Found:
