@@ -394,6 +394,24 @@ def test_other_answers_are_accessible_too(browser, service, scheme, change):
     context.close()
 
 
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_reference_shows_an_operation_at_once_and_answers_there(browser, service, size, scheme):
+    from axe_playwright_python.sync_playwright import Axe
+
+    context = browser.new_context(viewport=size, color_scheme=scheme, bypass_csp=True)
+    opened = context.new_page()
+    opened.goto(service + "/docs")
+    opened.wait_for_selector("#details h2:has-text('/estimate')")
+    opened.click("button:text-is('Send')")
+    opened.wait_for_selector("#details pre:has-text('200 OK')")
+    violations = Axe().run(opened).response["violations"]
+
+    assert [] == [(v["id"], [n["html"][:120] for n in v["nodes"]]) for v in violations]
+    assert opened.evaluate("document.documentElement.scrollWidth") <= size["width"]
+    context.close()
+
+
 # ---- small and quick ----
 
 

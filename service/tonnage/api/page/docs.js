@@ -143,10 +143,11 @@ const start = async () => {
       for (const [verb, operation] of Object.entries(verbs)) {
         if (!operation.tags.includes(tag.name)) continue;
         const link = element("a", { href: `#${operation.operationId}` }, element("span", { className: "verb", textContent: verb.toUpperCase() }), path);
-        link.addEventListener("click", () => {
+        link.addEventListener("click", (event) => {
           for (const other of list.querySelectorAll("a")) other.removeAttribute("aria-current");
           link.setAttribute("aria-current", "true");
           show(path, verb, operation);
+          if (event.isTrusted) document.getElementById("details").scrollIntoView();
         });
         list.append(link);
         if (location.hash === `#${operation.operationId}`) link.click();
