@@ -258,3 +258,17 @@ def test_prefill_is_captured_where_release_and_model_allow_it(model, version, ca
 
 
 TOTALS = {"mi300x": 191.98 * 2**30, "radeon-ai-pro-r9700": 31.86 * 2**30}
+
+
+@pytest.mark.parametrize(("weights", "element_bytes"), [("bf16", 2), ("fp8-block-128x128", 1)])
+def test_latent_attention_keeps_copies_of_its_projections(weights, element_bytes):
+    """w_kc and w_vc of eight ranks, and one fp32 rotary table of 163,840 positions."""
+    request = {
+        "model": "deepseek-ai/DeepSeek-V3", "weights": {"format": weights},
+        "serving": {"engine": "sglang", "engine_version": "0.5.8"},
+        "placement": {"gpu": "b300-sxm", "tensor_parallel_size": 8},
+    }  # fmt: skip
+    found = account(resolve(catalog(), msgspec.convert(request, SizingCard)))
+    (buffers,) = [i for i in found.loads[0].phases[0].items if i.component == "buffers"]
+
+    assert 61 * 512 * 16 * (128 + 128) * element_bytes + 163840 * 64 * 4 == buffers.bytes.expected

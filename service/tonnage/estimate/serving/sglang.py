@@ -6,11 +6,10 @@ from math import log2
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tonnage.estimate.caches import decoder_groups
 from tonnage.estimate.fused_projections import with_whole_projections
 from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.resident import resident_tensors
-from tonnage.estimate.serving import sglang_cache, sglang_findings, sglang_items
+from tonnage.estimate.serving import sglang_cache, sglang_findings, sglang_items, sglang_tables
 from tonnage.estimate.serving.demand import Demand, demand
 from tonnage.estimate.serving.drafts import Draft, draft
 from tonnage.estimate.serving.plans import Plans
@@ -19,9 +18,8 @@ from tonnage.estimate.serving.sglang_cache import Pools
 from tonnage.estimate.serving.sglang_settings import MANY_RANKS, SHORT_CONTEXT, Settings, settings
 from tonnage.estimate.serving.vllm import total_memory
 from tonnage.estimate.serving.vllm_settings import traits
-from tonnage.estimate.serving.vllm_weights import rotary_positions
 from tonnage.estimate.weights import StageWeights, WeightRules, disk_bytes, stage_weights
-from tonnage.laws import allocator, device_context, runtime, sampler, serving_activations, serving_buffers
+from tonnage.laws import allocator, device_context, runtime, sampler, serving_activations
 from tonnage.spec import card
 from tonnage.spec.facts import WeightFormat
 from tonnage.spec.model import Model
@@ -55,8 +53,6 @@ _INVALIDATED_BY = (
 )
 _LOAD_GROWTH = 32 * MiB
 """Modules and first workspaces that loading itself brings in: what small models show beyond their tensors. [bytes]"""
-_ROTARY_ELEMENT = 4
-"""CUDA keeps the rotary table in fp32, "for numerical stability". [bytes]"""
 _SYSTEM = 9 * GiB
 """What the system and the engine's own processes hold of unified memory: 8.8 to 11.7 GiB in three logs of GB10. [bytes]"""
 _COMPILED_ON_HOST = 2 * GiB
@@ -232,7 +228,7 @@ def _rank(
     shape = rank_shape(model, held, tensor_parallel_size=tp, expert_parallel_size=placement.expert_parallel_size)
     before, drafted = beside
     weights = _weights(workload, chosen, stage)
-    tables = _tables(model, stage, chosen)
+    tables = sglang_tables.beside_weights(workload, stage, chosen)
     memory = sglang_cache.memory(chosen, total, before, weights, tables + drafted.weights)
     draft_token = drafted.layers * drafted.layer_token_bytes
     pools = sglang_cache.pools(workload, chosen, stage, memory, draft_token_bytes=draft_token)
@@ -316,27 +312,6 @@ def _reserved(
 ) -> tuple[int, ...]:
     tensors = resident_tensors(model, weight_format, formats, **cut, rules=rules, dtype=dtype)
     return tuple(allocator.reserved(tensors=stage) for stage in tensors)
-
-
-def _tables(model: Model, stage: StageWeights, chosen: Settings) -> int:
-    if (model.model_type or "").startswith(chosen.release.computes_rotary):
-        return 0
-    local = (model.model_type or "").startswith(chosen.release.local_rotary)
-    return _rotary(model, stage.layers, chosen.element_bytes if chosen.rocm else _ROTARY_ELEMENT, local)
-
-
-@remembered()
-def _rotary(model: Model, layers: tuple[int, ...], element_bytes: int, local: bool) -> int:
-    widths = {
-        (group.layer.attention.rotary_dim, group.layer.attention.compress_ratio > 0)
-        for group, _ in decoder_groups(model, layers or None)
-        if group.layer.attention is not None and group.layer.attention.rotary in ("rope", "partial")
-    }
-    positions = rotary_positions(model, local=local, stacked=1)
-    return sum(
-        serving_buffers.rotary_cache(positions=positions, rotary_dim=width, element_bytes=element_bytes)
-        for width, _ in widths
-    )
 
 
 # ---- cache ----
