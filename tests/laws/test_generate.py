@@ -134,18 +134,6 @@ def test_a_four_bit_product_dequantizes_its_matrix():
     assert 2 * 100 == generate.dequantized_matrix(largest_matrix_elements=100, element_bytes=BF16)
 
 
-def test_fused_attention_adds_an_eighth_to_the_cache_of_qwen3_8b():
-    fused = generate.fused_attention_cache(num_key_value_heads=8, head_dim=128, tokens=1, batch_size=1)
-
-    assert 4 * 8 * 128 * 9 // 8 == fused
-
-
-def test_a_fused_rotary_table_is_of_the_prompt_and_of_2048_tokens_at_least():
-    """Qwen3-8B-AWQ: 36 tables are 18,432 bytes for every token of the prompt."""
-    assert 18_432 * 30_720 == 36 * generate.fused_rotary_table(head_dim=128, prompt_tokens=30_720)
-    assert 18_432 * 2_048 == 36 * generate.fused_rotary_table(head_dim=128, prompt_tokens=1)
-
-
 def test_delta_rule_lies_within_four_percent_of_its_traces():
     for heads, keys, key_dim, value_dim, traced in (
         (8, 4, 32, 32, 20_728),

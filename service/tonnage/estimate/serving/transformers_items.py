@@ -9,7 +9,7 @@ from tonnage.estimate.serving.transformers_caches import Held
 from tonnage.estimate.serving.transformers_resident import Resident
 from tonnage.estimate.serving.transformers_settings import Settings
 from tonnage.estimate.serving.transformers_widths import Width, width
-from tonnage.laws import allocator, generate, serving_activations
+from tonnage.laws import allocator, fused_awq, generate, serving_activations
 from tonnage.laws.reserved import unavoidable
 from tonnage.spec.facts import Gpu, WeightFormat
 from tonnage.spec.model import Model
@@ -103,19 +103,26 @@ def _fused(model: Model, chosen: Settings, part: Resident, cache: Held) -> Memor
     for group, count in caches.decoder_groups(model, part.layers or None):
         attention = group.layer.attention
         if attention is not None:
-            most += count * generate.fused_attention_cache(
+            most += count * fused_awq.fused_attention_cache(
                 num_key_value_heads=attention.num_key_value_heads,
                 head_dim=attention.head_dim,
                 tokens=chosen.length + 1,
                 batch_size=chosen.batch_size,
             )
-            tables += count * generate.fused_rotary_table(
+            tables += count * fused_awq.fused_rotary_table(
                 head_dim=attention.head_dim, prompt_tokens=chosen.prompt_tokens
             )
     expected = tables if model.model_type in chosen.release.fused_awq_models else 0
     amount = Amount(0, expected, max(expected, most - cache.final))
     detail = "only where AutoAWQ itself loads the model and fuses attention"
-    return _item("buffers", amount, "derived", "fused_attention_cache", "casper-hansen/AutoAWQ@0.2.9", detail=detail)
+    return _item(
+        "buffers",
+        amount,
+        "derived",
+        "laws.fused_awq.fused_attention_cache",
+        "casper-hansen/AutoAWQ@0.2.9",
+        detail=detail,
+    )
 
 
 def loading(workload: Workload, part: Resident) -> tuple[MemoryItem, ...]:
