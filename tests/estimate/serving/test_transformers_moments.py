@@ -28,7 +28,8 @@ MODEL = model()
 
 
 def chosen(**more):
-    release = {"sliding_cache": "window", "last_position_logits": False} | more.pop("release", {})
+    release = {"sliding_cache": "window", "last_position_logits": False, "fused_awq_models": ("fused",)}
+    release |= more.pop("release", {})
     usual = {
         "batch_size": 2, "prompt_tokens": 100, "length": 130, "cache": "dynamic", "eager": False, "workspace_bytes": 0,
         "execution": SimpleNamespace(element_bytes=2, repeats_kv_heads=True),
@@ -118,6 +119,15 @@ def test_fused_attention_may_hold_a_cache_of_its_own():
     assert Amount(0, 0, 2 * each) == items._fused(MODEL, chosen(), part(layers=(0, 1)), held()).bytes
     assert 0 == items._fused(MODEL, chosen(), part(), held(final=10**9)).bytes.high
     assert 0 == items._fused(model((Layer(mlp=MLP), 2)), chosen(), part(layers=(0, 1)), held()).bytes.high
+
+
+def test_models_that_are_known_to_be_fused_hold_rotary_tables():
+    tables = 3 * generate.fused_rotary_table(head_dim=8, prompt_tokens=100)
+    known = model(model_type="fused")
+
+    assert Amount(0, tables, tables) == items._fused(known, chosen(), part(), held(final=10**9)).bytes
+    each = generate.fused_attention_cache(num_key_value_heads=2, head_dim=8, tokens=131, batch_size=2)
+    assert Amount(0, tables, max(tables, 3 * each)) == items._fused(known, chosen(), part(), held()).bytes
 
 
 # ---- caches ----
