@@ -171,13 +171,12 @@ class Judge:
             status = max(status, ordered.status, ordered.both(technical))
         return Found(ordered.order, ordered, technical, self, status)
 
-    def at_least(self, ordered: Ordered, gpu: Gpu, weight_format: WeightFormat) -> int:
+    def at_least(self, ordered: Ordered, weight_format: WeightFormat) -> int:
         """
         Status that an order has under any layout.
 
         Args:
             ordered: The order.
-            gpu: As the package exposes it.
             weight_format: Format of the weights.
 
         Returns:
@@ -185,7 +184,7 @@ class Judge:
         """
         if self.evidence:
             return MET
-        of_gpu = max([j.status for j in self._gpu(gpu, weight_format)])
+        of_gpu = max([j.status for j in self._gpu(ordered.order.gpu, weight_format)])
         alone = ordered.status
         network = CONFIRM if self.need.fixed_layout is None and requirements.unnamed_network(ordered.order) else MET
         return max(of_gpu, alone, network)

@@ -44,6 +44,10 @@ MOST_VARIANTS = 24
 _held: Kept[tuple[str, float, bytes], Estimates] = Kept(MOST_VARIANTS)
 
 
+_UNJUDGED = EXCLUDED + 1
+"""Worse than any status: no order of the package was judged."""
+
+
 class Layouts(NamedTuple):
     """Layouts of an order, best first, each with the GPUs that share one copy of the weights."""
 
@@ -104,11 +108,11 @@ class Search:
         """
         found: list[Found] = []
         for package, gpu in self.packages:
-            best = dict.fromkeys(range(len(self.variants)), EXCLUDED + 1)
+            best = dict.fromkeys(range(len(self.variants)), _UNJUDGED)
             for order in orders(package, gpu, self.need):
                 ordered, domain = Ordered(order, self.need), fast_domain(package, gpu, order.hosts)
                 for number in tuple(best):
-                    if self._judge.at_least(ordered, gpu, self.variants[number].weight_format) >= best[number]:
+                    if best[number] < _UNJUDGED and self._at_least(ordered, number) >= best[number]:
                         self.outdone += 1
                         continue
                     technical = self.best(order, domain, number)
@@ -120,6 +124,9 @@ class Search:
                 if not best:
                     break
         return found
+
+    def _at_least(self, ordered: Ordered, number: int) -> int:
+        return self._judge.at_least(ordered, self.variants[number].weight_format)
 
     def judge(self, order: Order, technical: Technical) -> Found:
         """A given layout on an order."""
