@@ -57,6 +57,10 @@ SIGNS = {
 WORDS = {"ceil": math.ceil, "floor": math.floor, "min": min, "max": max, "round": round}
 
 
+LONGEST = 2000
+"""A line that nobody reads: a law's simulation instead of its formula. [characters]"""
+
+
 def gaps(plain, told):
     """What is not shown to the byte: items without a derivation, lines whose numbers give something else."""
     known = {(d.component, d.law, d.expected_bytes, d.detail): d for d in told.derivations}
@@ -67,7 +71,9 @@ def gaps(plain, told):
         elif derivation.steps[-1].value != item.bytes.expected:
             yield item, derivation.steps[-1]
     for derivation in told.derivations:
-        yield from (step for step in derivation.steps if counted(step.numbers) != step.value)
+        for step in derivation.steps:
+            if counted(step.numbers) != step.value or len(step.numbers) > LONGEST:
+                yield step
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.explain.sums import Names, atoms, terms
+from tonnage.explain.sums import Names, atoms, is_tangled, terms
 from tonnage.explain.traced import Named, Traced, bare
 
 
@@ -71,3 +71,15 @@ def test_it_computes_compares_and_prints_as_the_number_does(first, second, share
     assert (first < second, first <= second, first == second) == (one < other, one <= other, one == other)
     assert (f"{first:,}", str(first), hash(first), bool(first)) == (f"{one:,}", str(one), hash(one), bool(one))
     assert list(range(second)) == list(range(other))
+
+
+def test_a_sum_is_never_tangled_and_operations_within_operations_soon_are():
+    long, deep = A, A
+    for _ in range(2000):
+        long = long + B
+    for _ in range(6):
+        deep = (deep + 1) // 2
+
+    assert not is_tangled(long)
+    assert is_tangled(deep)
+    assert 2000 == terms(long)[1].times

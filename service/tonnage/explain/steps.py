@@ -6,7 +6,7 @@ from typing import Any
 from tonnage.explain.formula import hides, lines_of, step
 from tonnage.explain.notation import name, number
 from tonnage.explain.second import law_functions, merged, opened, plain
-from tonnage.explain.sums import Names, atoms, is_atom, key, terms
+from tonnage.explain.sums import Names, atoms, is_atom, is_tangled, key, terms
 from tonnage.explain.traced import Applied, Labelled, Named, Operation, Part, Traced
 from tonnage.spec.report import Step
 
@@ -106,7 +106,7 @@ class _Telling:
         inside = None if _is_long(applied) else opened(applied)
         if isinstance(origin, Part) and inside is not None:
             inside = _part(inside, origin.name)
-        if isinstance(inside, Traced) and inside.value == atom.value and depth < _DEEPEST:
+        if isinstance(inside, Traced) and inside.value == atom.value and depth < _DEEPEST and not is_tangled(inside):
             self.tell(inside, title, depth=depth + 1)
             return True
         return False

@@ -6,6 +6,9 @@ from typing import Any, NamedTuple
 from tonnage.explain.notation import Written, above, between, fraction, joined, name, number, tight
 from tonnage.explain.traced import Applied, Labelled, Named, Number, Operation, Part, Traced, bare
 
+DEEPEST_OPERATIONS = 5
+"""Operations within operations of one formula; a law that walks through a table nests more. [unitless]"""
+
 
 class Term(NamedTuple):
     """So many times one thing that is no sum itself."""
@@ -49,6 +52,32 @@ def terms(value: Traced | Number) -> tuple[Term, ...]:
     if whole or not listed:
         listed.append(Term(whole, None))
     return tuple(sorted(listed, key=lambda term: term.times < 0))
+
+
+def is_tangled(value: Traced) -> bool:
+    """
+    Whether operations lie in operations deeper than a formula shows, sums of sums aside.
+
+    Args:
+        value: The number.
+
+    Returns:
+        True for what a simulation gives step by step.
+    """
+    depths: dict[int, int] = {}
+    todo: list[tuple[Any, bool]] = [(value, False)]
+    while todo:
+        node, opened = todo.pop()
+        if not isinstance(node, Traced) or is_atom(node) or (id(node) in depths and not opened):
+            continue
+        assert isinstance(node.origin, Operation)  # noqa: S101  (else it is an atom)
+        if not opened:
+            depths[id(node)] = 0
+            todo += [(node, True), *((part, False) for part in node.origin.operands)]
+            continue
+        inside = max((depths.get(id(part), 0) for part in node.origin.operands), default=0)
+        depths[id(node)] = inside + (not any(True for _ in _parts(node)))
+    return depths.get(id(value), 0) > DEEPEST_OPERATIONS
 
 
 def _children_last(value: Traced | Number) -> list[Traced]:
