@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from tonnage.estimate.serving import transformers_items as items
-from tonnage.laws import allocator, generate
+from tonnage.laws import allocator, fused_awq, generate
 from tonnage.spec.model import Attention, Layer, LayerGroup, Mlp, Model
 from tonnage.spec.report import Amount, exactly, within
 from tonnage.units import MiB
@@ -113,7 +113,7 @@ def test_layers_move_between_devices_of_an_unstated_release(devices, unstated, m
 
 
 def test_fused_attention_may_hold_a_cache_of_its_own():
-    each = generate.fused_attention_cache(num_key_value_heads=2, head_dim=8, tokens=131, batch_size=2)
+    each = fused_awq.fused_attention_cache(num_key_value_heads=2, head_dim=8, tokens=131, batch_size=2)
 
     assert Amount(0, 0, 3 * each - 100) == items._fused(MODEL, chosen(), part(), held(final=100)).bytes
     assert Amount(0, 0, 2 * each) == items._fused(MODEL, chosen(), part(layers=(0, 1)), held()).bytes
@@ -122,11 +122,11 @@ def test_fused_attention_may_hold_a_cache_of_its_own():
 
 
 def test_models_that_are_known_to_be_fused_hold_rotary_tables():
-    tables = 3 * generate.fused_rotary_table(head_dim=8, prompt_tokens=100)
+    tables = 3 * fused_awq.fused_rotary_table(head_dim=8, prompt_tokens=100)
     known = model(model_type="fused")
 
     assert Amount(0, tables, tables) == items._fused(known, chosen(), part(), held(final=10**9)).bytes
-    each = generate.fused_attention_cache(num_key_value_heads=2, head_dim=8, tokens=131, batch_size=2)
+    each = fused_awq.fused_attention_cache(num_key_value_heads=2, head_dim=8, tokens=131, batch_size=2)
     assert Amount(0, tables, max(tables, 3 * each)) == items._fused(known, chosen(), part(), held()).bytes
 
 
