@@ -252,9 +252,9 @@ def batch(process: Process, path: str, body: bytes) -> tuple[float, int]:
         answered = problems = 0
         tail = b""
         while part := connection.recv(1 << 20):
-            answered += part.count(b"\n{")  # a line begins, behind the length of a chunk or another line
+            answered += (tail[-1:] + part).count(b"\n{")  # a line begins, behind the length of a chunk or another line
             problems += (tail + part).count(b'"title":')
-            tail = part[-8:]
+            tail = part[-7:]
         sender.join()
     if problems:
         raise RuntimeError(f"{problems} lines were refused")

@@ -152,7 +152,10 @@ def _training_job(method: str, draw: Draw) -> Wire:
 
 
 def _training_numbers(method: str, draw: Draw) -> Wire:
-    numbers: Wire = {"micro_batch_size": draw.randint(1, 16), "sequence_length": 64 * draw.randint(4, 128)}
+    numbers: Wire = {
+        "micro_batch_size": draw.choice((1, 2, 3, 4, 6, 8, 12, 16)),
+        "sequence_length": 64 * draw.randint(4, 128),
+    }
     return numbers if method == "full" else {**numbers, "lora": {"rank": draw.choice((8, 16, 32, 64))}}
 
 

@@ -422,3 +422,53 @@ def test_a_digest_is_that_of_the_fields_as_sent_defaults_and_order_aside(other, 
     first, second = (digest(resolve(load_catalog(), msgspec.convert(c, SizingCard))) for c in cards)
 
     assert same == (first == second)
+
+
+# ---- names in common ----
+
+
+MEASURED = {"counter": "device", "peak_bytes": "20 GiB"}
+
+
+def _named(**more):
+    usual = {"model": "Qwen/Qwen3-8B", "serving": {"engine": "vllm"}, "placement": {"gpu": "h100-sxm"}}
+    return msgspec.convert({**usual, **more}, SizingCard)
+
+
+def test_cards_that_name_the_same_keep_their_own_numbers(catalog):
+    first = resolve(catalog, _named(reserve="1 GiB"))
+    second = resolve(catalog, _named(serving={"engine": "vllm", "max_model_len": 4096}, measurements=[MEASURED]))
+
+    assert (first.model, first.gpu, first.profile) == (second.model, second.gpu, second.profile)
+    assert (1024**3, None, ()) == (first.reserve_bytes, first.serving.max_model_len, first.measurements)
+    assert (0, 4096, 1) == (second.reserve_bytes, second.serving.max_model_len, len(second.measurements))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"weights": {"format": "awq-w4-g128"}},
+        {"serving": {"engine": "vllm", "dtype": "fp16"}},
+        {"serving": {"engine": "vllm", "kv_cache_dtype": "fp8"}},
+        {"serving": {"engine": "vllm", "engine_version": "0.11.0"}},
+        {"serving": {"engine": "sglang"}},
+        {"serving": None, "training": {"method": "lora"}},
+        {"serving": None, "training": {"method": "qlora"}},
+        {"serving": None},
+        {"placement": {"gpu": "l40s"}},
+    ],
+)
+def test_a_card_after_another_resolves_as_if_it_were_the_first(catalog, more):
+    resolve(catalog, _named())
+    after = resolve(catalog, _named(**more))
+    catalog.named.clear()
+
+    assert resolve(catalog, _named(**more)) == after
+
+
+def test_what_is_kept_of_a_card_is_what_it_names(catalog):
+    catalog.named.clear()
+    resolve(catalog, _named(failure={"message": "out of memory " * 100}, measurements=[MEASURED]))
+    (kept,) = catalog.named.values()
+
+    assert (SizingCard(model="Qwen/Qwen3-8B"), (), None) == (kept.card, kept.measurements, kept.failure)

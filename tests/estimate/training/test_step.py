@@ -1,11 +1,13 @@
 """The points a step passes, by hand: a profile whose segments each change another power of ten."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tonnage.estimate.training.profile import Part, StepProfile
 from tonnage.estimate.training.sharding import Held
 from tonnage.estimate.training.sizes import Rank
-from tonnage.estimate.training.step import Batch, Moment, _course, _moment, counts_of, highest
+from tonnage.estimate.training.step import Batch, Moment, Point, _candidates, _course, _moment, counts_of, highest
 from tonnage.estimate.training.tape import ZERO, constant, gradient, per_token, plus
 
 
@@ -212,3 +214,24 @@ def test_what_further_micro_batches_keep_is_added_to_forward():
     two = highest(profile(), BATCH._replace(in_flight=2), held(), rank())[0]
 
     assert 10 * LEFT == two.activations - alone.activations
+
+
+# ---- points that no batch makes the highest ----
+
+
+@given(
+    st.lists(st.tuples(*[st.integers(0, 3)] * 5), min_size=1, max_size=8),
+    st.tuples(*[st.integers(1, 3)] * 4),
+)
+def test_the_highest_point_is_among_those_that_are_kept(factors, measures):
+    points = tuple(Point(str(place), *five, 0, 0, 0) for place, five in enumerate(factors))
+    tokens, pairs, padded, scored = measures
+    batch = (1, tokens, pairs, padded, 1, scored)
+
+    assert _moment("forward", points, batch, 0) == _moment("forward", _candidates(points), batch, 0)
+
+
+def test_points_below_others_are_left_out():
+    low, high, late = (Point(name, *([size] * 5), 0, 0, 0) for name, size in (("low", 1), ("high", 2), ("late", 2)))
+
+    assert (high,) == _candidates((low, high, late))

@@ -29,8 +29,8 @@ class Moment(NamedTuple):
     @property
     def total(self) -> int:
         """Everything that is not resident. [bytes]"""
-        _, _, *amounts = self
-        return sum(amounts)
+        _, _, activations, logits, scratch, gradients, live, buckets, temporary, cache = self
+        return activations + logits + scratch + gradients + live + buckets + temporary + cache
 
 
 class Batch(NamedTuple):
@@ -90,7 +90,7 @@ def highest(profile: StepProfile, batch: Batch, held: Held, rank: Rank) -> tuple
     Returns:
         Two moments.
     """
-    course = _course(profile, held, rank, batch.in_flight)
+    course = _contenders(profile, held, rank, batch.in_flight)
     measures = batch.measures
     forward = _moment("forward", course.forward, measures, 0)
     if batch.in_flight > 1:
@@ -131,6 +131,12 @@ def _moment(phase: str, points: tuple[Point, ...], measures: Form, buckets: int)
 
 
 @remembered(4096)
+def _contenders(profile: StepProfile, held: Held, rank: Rank, in_flight: int) -> Course:
+    """Of the points of a step those that are the highest for some batch."""
+    course = _course(profile, held, rank, in_flight)
+    return Course(_candidates(course.forward), _candidates(course.backward), course.kept)
+
+
 def _course(profile: StepProfile, held: Held, rank: Rank, in_flight: int) -> Course:
     """The points of a step; the batch is not known yet."""
     walk = _Walk(held)
@@ -141,6 +147,29 @@ def _course(profile: StepProfile, held: Held, rank: Rank, in_flight: int) -> Cou
     walk.level = plus(walk.level, kept)
     _backward(walk, profile, counts, rank, held)
     return Course(tuple(forward), tuple(walk.points), kept)
+
+
+def _candidates(points: tuple[Point, ...]) -> tuple[Point, ...]:
+    """Points that are the highest for some batch: of two that are equally high the earlier is taken."""
+    return tuple(
+        [
+            point
+            for place, point in enumerate(points)
+            if not any(_never_above(point, other) for other in points[:place])
+            and not any(_never_above(point, other) and point.fixed < other.fixed for other in points[place + 1 :])
+        ]
+    )
+
+
+def _never_above(point: Point, other: Point) -> bool:
+    """Whether no batch makes a point higher than the other."""
+    return (
+        point.fixed <= other.fixed
+        and point.tokens <= other.tokens
+        and point.pairs <= other.pairs
+        and point.padded <= other.padded
+        and point.scored <= other.scored
+    )
 
 
 def counts_of(profile: StepProfile, rank: Rank) -> tuple[int, ...]:
