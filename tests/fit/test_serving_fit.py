@@ -205,3 +205,12 @@ def test_what_an_engine_cannot_run_on_a_generation_is_excluded(gpu, serving, req
 
     assert () == tuple(c for c in found.candidates if c.status != "excluded")
     assert (requirement, True) == (found.excluded[0].requirement, words in found.excluded[0].reason)
+
+
+def test_a_pool_too_small_for_the_traffic_is_helped_by_less_or_smaller_cache():
+    traffic = {"engine": "vllm", "max_model_len": 32_768, "concurrency": 64}
+    found = answer(
+        "meta-llama/Llama-3.1-70B-Instruct", serving=traffic, offer=offered(sku(gpu="h100-sxm", gpus_per_host=4))
+    )
+
+    assert {"/serving/max_model_len", "/serving/kv_cache_dtype"} <= {a.field for a in found.alternatives}

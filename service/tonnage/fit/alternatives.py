@@ -92,8 +92,14 @@ def _of_the_card(search: Search, base: Found) -> Iterator[Alternative]:
     before = replace(before, verdict=WORDS[base.status])
     scene = Scene(card_of(base, search.need.request), before, base.technical.variant.workload.model)
     skip = _searched if base.technical.verdict == MET else _nothing
-    changes = remedies(scene, before.peak.phase, reestimate_on(search, base), most=MOST, skip=skip)
+    changes = remedies(scene, _phase_to_shrink(before), reestimate_on(search, base), most=MOST, skip=skip)
     yield from (_alternative(r) for r in changes if not r.field.startswith("/placement/"))
+
+
+def _phase_to_shrink(before: Estimate) -> str:
+    """The peak's; of an engine whose claimed pool is too small for the demand, the phase that fills the pool."""
+    short = before.claimed_bytes is not None and before.required.expected > before.peak.device.expected
+    return "prefill" if short else before.peak.phase
 
 
 def _searched(rung: Rung) -> bool:
