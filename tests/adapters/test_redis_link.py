@@ -63,7 +63,8 @@ async def test_slow_replies_are_used_and_after_three_in_a_row_nobody_waits_for_a
         client.replies, client.pings = repeat(SLOW), repeat(SLOW)
 
         assert ["reply", "reply", "reply", None] == await asked(link, 4)
-        assert ("down", "SlowReply") == (link.state, link.last_error)
+        assert ("up", False) == (link.state, link.prompt)
+        assert ["reply"] == await asked(link, 1, patience_seconds=1.0)
 
 
 async def test_two_slow_replies_between_quick_ones_change_nothing() -> None:
@@ -73,39 +74,46 @@ async def test_two_slow_replies_between_quick_ones_change_nothing() -> None:
         client.replies = chain([SLOW, SLOW, QUICK, SLOW, SLOW], repeat(QUICK))
 
         assert ["reply"] * 6 == await asked(link, 6)
-        assert "up" == link.state
+        assert link.prompt
 
 
-async def test_a_slow_reply_counts_together_with_failures() -> None:
+async def test_failures_leave_it_alone_altogether() -> None:
     client = Client()
     async with linked(client) as link:
         await until(lambda: link.usable)
-        client.replies, client.pings = chain([SLOW, NEVER, NEVER], repeat(QUICK)), repeat(NEVER)
-        await asked(link, 1)
-        for _ in range(2):
+        client.replies, client.pings = repeat(NEVER), repeat(NEVER)
+        for _ in range(3):
             with pytest.raises(LookupError):
                 await asked(link, 1)
 
-        assert [None] == await asked(link, 1)
+        assert [None, None] == [*await asked(link, 1), *await asked(link, 1, patience_seconds=1.0)]
+        assert ("down", "TimeoutError") == (link.state, link.last_error)
 
 
-async def test_a_server_that_only_answers_slowly_is_not_taken_back_until_it_is_quick() -> None:
+async def test_nobody_waits_for_a_server_that_only_answers_slowly_until_it_is_quick() -> None:
     client = Client()
     client.pings = repeat(SLOW)
     async with linked(client) as link:
-        await until(lambda: link.state == "down")
+        await until(lambda: link.state == "up")
         await asyncio.sleep(5 * SLOW)
-        assert "down" == link.state
+        assert not link.prompt
 
         client.pings = repeat(QUICK)
-        await until(lambda: link.usable)
+        await until(lambda: link.prompt)
+
+
+async def test_a_server_whose_every_reply_comes_after_the_time_out_is_down() -> None:
+    client = Client()
+    client.pings = chain([QUICK], repeat(0.45))
+    async with linked(client) as link:
+        await until(lambda: link.state == "down")
 
 
 async def test_one_slow_probe_of_this_busy_process_does_not_keep_a_server_away() -> None:
     client = Client()
     client.pings = chain([SLOW, SLOW, SLOW, QUICK], repeat(NEVER))
     async with linked(client) as link:
-        await until(lambda: link.usable)
+        await until(lambda: link.prompt)
 
 
 async def test_what_nobody_waits_for_is_never_slow() -> None:
@@ -115,4 +123,4 @@ async def test_what_nobody_waits_for_is_never_slow() -> None:
         client.replies = repeat(SLOW)
 
         assert ["reply"] * 4 == await asked(link, 4, patience_seconds=1.0)
-        assert "up" == link.state
+        assert link.prompt

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import redis
 from tests.adapters.conftest import BINARIES, Server, free_port
-from tests.chaos.redis_faults import fault
+from tests.chaos.redis_faults import UNDER_SECONDS, fault
 from tests.chaos.replica import Replica
 from tests.chaos.report import Row
 
@@ -34,7 +34,12 @@ async def _failed_over(
         for service in services:
             await asyncio.to_thread(service.wait_until_ready)
         row = await fault(
-            name, services, kill, lambda: _until(elected), under_seconds=6, recovery_seconds=_RECOVERY_SECONDS
+            name,
+            services,
+            kill,
+            lambda: _until(elected),
+            under_seconds=UNDER_SECONDS,
+            recovery_seconds=_RECOVERY_SECONDS,
         )
         row.expect(await asyncio.to_thread(elected), "another master in its place")
         return row

@@ -24,6 +24,8 @@ _DIGEST = 16
 _KEY_PREFIX = "tonnage:lookup:"
 _MAX_WRITES = 64
 """Writes to Redis under way at once; more are dropped, the next look-up tries again."""
+_WRITE_SECONDS = 0.5
+"""How long a write may take, for which nobody waits. [s]"""
 
 
 def sealed(key: str, value: bytes) -> bytes:
@@ -117,7 +119,7 @@ class TwoLevelCache:
             self._held -= dropped
 
     async def _second(self, key: str, kind: type[T]) -> T | None:
-        if not self._link.usable:
+        if not self._link.prompt:
             return None
         try:
             stored = await self._link.ask(lambda client: client.get(_name(key)))
@@ -143,7 +145,9 @@ class TwoLevelCache:
 
     async def _write(self, key: str, value: bytes) -> None:
         try:
-            await self._link.ask(lambda client: client.set(_name(key), sealed(key, value), ex=self._ttl))
+            await self._link.ask(
+                lambda client: client.set(_name(key), sealed(key, value), ex=self._ttl), patience_seconds=_WRITE_SECONDS
+            )
         except LookupError:
             self._observe("redis", "error")
 

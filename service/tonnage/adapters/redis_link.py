@@ -1,8 +1,9 @@
 """
 One shared Redis that may be absent, slow, hung or wrong, and must never be felt.
 
-No command waits longer than the time-out and none is repeated. After a few failures or slow replies in a row Redis is
-left alone and a background probe asks when it is back, so that no request pays for finding out.
+No command waits longer than the time-out and none is repeated. After a few failures in a row Redis is left alone, after a
+few slow replies only what nobody waits for goes on; a background probe asks when all is well again, so that no request
+pays for finding out.
 """
 
 import asyncio
@@ -49,12 +50,8 @@ class LinkSettings(Struct, frozen=True, kw_only=True):
 
     @property
     def slow_seconds(self) -> float:
-        """A reply that takes longer counts as a failure towards leaving Redis alone. [s]"""
+        """A reply that takes longer is not worth the wait. [s]"""
         return self.timeout_seconds * _SLOW_PART
-
-
-class SlowReply(Exception):
-    """Redis answers, too late to be worth the wait."""
 
 
 class RedisLink:
@@ -69,6 +66,8 @@ class RedisLink:
         self._on_state = on_state
         self._client: Any = client
         self._failures = 0
+        self._slow = 0
+        """Slow replies in a row. [unitless]"""
         self._wake = asyncio.Event()
         self._prober: asyncio.Task[None] | None = None
 
@@ -76,6 +75,11 @@ class RedisLink:
     def usable(self) -> bool:
         """Whether asking is worth a try."""
         return self.state == "up"
+
+    @property
+    def prompt(self) -> bool:
+        """Whether it is worth one where somebody waits."""
+        return self.state == "up" and self._slow < self._settings.failures
 
     def start(self) -> None:
         """Begin to look for Redis; called once the event loop runs."""
@@ -107,7 +111,7 @@ class RedisLink:
         Raises:
             LookupError: It failed just now, for the caller to count; its state is kept here.
         """
-        if self.state != "up":
+        if not (self.prompt if patience_seconds is None else self.usable):
             return None
         started = time.monotonic()
         try:
@@ -116,11 +120,16 @@ class RedisLink:
         except (RedisError, OSError, TimeoutError, ValueError, TypeError, AttributeError) as error:
             self._failed(error)
             raise LookupError(str(error) or type(error).__name__) from error
-        if patience_seconds is None and time.monotonic() - started > self._settings.slow_seconds:
-            self._failed(SlowReply())
-        else:
-            self._failures = 0
+        self._failures = 0
+        if patience_seconds is None:
+            self._took(time.monotonic() - started)
         return reply
+
+    def _took(self, seconds: float) -> None:
+        self._slow = self._slow + 1 if seconds > self._settings.slow_seconds else 0
+        if self._slow == self._settings.failures:
+            logger.warning("redis is slow: look-ups go without it")
+            self._wake.set()
 
     def _failed(self, error: Exception) -> None:
         self._failures += 1
@@ -137,28 +146,29 @@ class RedisLink:
 
     async def _probe_for_ever(self) -> None:
         while True:
-            if await self._answers():
+            seconds = await self._answers()
+            if seconds is not None and seconds <= self._settings.timeout_seconds:
                 self._failures = 0
+                self._slow = 0 if seconds <= self._settings.slow_seconds else self._settings.failures
                 self._become("up")
-                self._wake.clear()
-                await self._wake.wait()
+                if self.prompt:
+                    self._wake.clear()
+                    await self._wake.wait()
             elif self.state != "down":
                 self._become("down")
             await asyncio.sleep(self._settings.pause_seconds)
 
-    async def _answers(self) -> bool:
+    async def _answers(self) -> float | None:
+        """Seconds that the quickest of a few replies takes; None without one."""
         try:
             async with asyncio.timeout(_PROBE_SECONDS):
                 if self._client is None:
                     self._client = client_of(self._settings)
                 await self._client.ping()
-                quickest = min([await _seconds_of(self._client.ping) for _ in range(_PROBES)])
+                return min([await _seconds_of(self._client.ping) for _ in range(_PROBES)])
         except (RedisError, OSError, TimeoutError, ValueError, TypeError, AttributeError) as error:
             self.last_error = type(error).__name__
-            return False
-        if quickest > self._settings.slow_seconds:
-            self.last_error = SlowReply.__name__
-        return quickest <= self._settings.slow_seconds
+            return None
 
 
 async def _seconds_of(command: Callable[[], Awaitable[object]]) -> float:
