@@ -195,7 +195,7 @@ async def _slow(folder: Path, seconds: float) -> Row:
             for service in services:
                 await asyncio.to_thread(service.wait_until_ready)
             name = f"Redis slow ({seconds * 1000:.0f} ms more)"
-            return await fault(name, services, delay(seconds / 2), delay(0.0), state="down" if seconds > 0.05 else "up")
+            return await fault(name, services, delay(seconds / 2), delay(0.0), state="down" if seconds > 0.05 else "")
         finally:
             for service in services:
                 service.kill()

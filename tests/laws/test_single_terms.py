@@ -12,11 +12,13 @@ from tonnage.laws import (
     activations,
     cuda_graphs,
     generate,
+    kv_blocks,
     llama_cpp_graph,
     loss,
     optimizer,
     runtime,
     static_fraction,
+    tensorrt_llm,
     training_sharding,
     vision_encoder,
 )
@@ -214,3 +216,28 @@ def test_one_encoder_batch_holds_what_budget_and_prompts_allow(
     assert expected == vision_encoder.items(
         budget=budget, tokens_per_item=20, max_num_seqs=3, limit=limit, max_model_len=max_model_len
     )
+
+
+def test_the_runtime_of_tensorrt_llm_holds_nineteen_tenths_of_an_fp32_row() -> None:
+    assert 10 * 7 * 4 * 19 // 10 == tensorrt_llm.runtime_buffers(max_batch_size=10, vocab_size=7)
+
+
+@pytest.mark.parametrize(("window", "expected"), [(17, 3), (18, 4)])
+def test_the_last_token_of_a_window_is_the_one_in_flight(window: int, expected: int) -> None:
+    found = kv_blocks.sliding_window_blocks(tokens=1000, window=window, in_flight_tokens=16, block_size=16)
+
+    assert expected == found
+
+
+@pytest.mark.parametrize(("heads", "repeated", "expected"), [(2, True, 24), (1, True, 5), (2, False, 5)])
+def test_two_query_heads_of_a_key_head_repeat_it(heads: int, repeated: bool, expected: int) -> None:
+    found = generate.decode_step(key_bytes=5, value_bytes=7, heads_per_kv_head=heads, repeated=repeated)
+
+    assert expected == found
+
+
+@pytest.mark.parametrize(("gated", "expected"), [(False, 4 * (10 + 6)), (True, 4 * (10 + 9))])
+def test_a_towers_feed_forward_stands_beside_stream_and_residual(gated: bool, expected: int) -> None:
+    found = vision_encoder.tower_mlp(patches=2, hidden_size=5, width=3, gated=gated, element_bytes=2)
+
+    assert expected == found

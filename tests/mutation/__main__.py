@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from hypothesis import Phase, settings
+from hypothesis import HealthCheck, Phase, settings
 from tests.mutation.mutants import Mutant, mutants_of
 from tests.mutation.runner import Runner, replacement
 
@@ -32,7 +32,12 @@ _UNUSED = ("terminal", "timeout", "cacheprovider", "xdist", "randomly")
 def main() -> int:
     options = _options()
     settings.register_profile(
-        "mutants", derandomize=True, database=None, deadline=None, phases=[Phase.explicit, Phase.generate]
+        "mutants",
+        derandomize=True,
+        database=None,
+        deadline=None,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
     )
     settings.load_profile("mutants")
     found = [m for path in _files(options) for m in mutants_of(path)]
