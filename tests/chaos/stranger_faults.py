@@ -24,7 +24,7 @@ async def all_faults(folder: Path) -> AsyncIterator[Row]:
     service = await asyncio.to_thread(lambda: Replica(folder, **limits).wait_until_ready())
     try:
         yield await _held(service, f"{_SLOW} callers with half a head", _HEAD, b"", 8)
-        yield await _held(service, f"{_SLOW} callers with a stalled body", _STALLED, b"503", 8)
+        yield await _held(service, f"{_SLOW} callers with a stalled body", _STALLED, b"408", 8)
         yield await _held(service, f"{_SLOW} heads of 100 kB", _HEAD + b"X: " + b"a" * 100_000 + b"\r\n\r\n", b"431", 5)
         yield await _held(service, f"{_SLOW} x Content-Length + Transfer-Encoding", _BOTH_LENGTHS, b"400", 5)
     finally:
