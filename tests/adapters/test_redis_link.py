@@ -29,7 +29,7 @@ class Client:
         return "reply"
 
     async def aclose(self) -> None:
-        pass
+        """Nothing is open."""
 
 
 @asynccontextmanager

@@ -151,7 +151,7 @@ def _meddle(port: int, how: str, stop: Event) -> None:
     client, spoil = redis.Redis(port=port), _SPOILS[how]
     while not stop.wait(0.05):
         for key in client.scan_iter("tonnage:*", count=1000):
-            with contextlib.suppress(redis.RedisError):
+            with contextlib.suppress(redis.RedisError):  # the service deleted the key meanwhile
                 spoil(client, key)
 
 

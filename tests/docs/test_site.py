@@ -10,7 +10,7 @@ from tests.page.conftest import BROWSER, FLAGS
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *arguments):
-        pass
+        """Nothing: the test's output is not this server's log."""
 
 
 @pytest.fixture(scope="module")

@@ -37,7 +37,7 @@ def main() -> int:
         database=None,
         deadline=None,
         phases=[Phase.explicit, Phase.generate],
-        suppress_health_check=list(HealthCheck),
+        suppress_health_check=list(HealthCheck),  # tracing slows examples: no fault of the test
     )
     settings.load_profile("mutants")
     found = [m for path in _files(options) for m in mutants_of(path)]

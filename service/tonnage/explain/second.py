@@ -172,7 +172,7 @@ class _Second:
 
     def _note_laws(self, module: ModuleType) -> None:
         if module.__name__ == "tonnage.estimate.weights":
-            module.stage_weights = _by_component(module.stage_weights)  # type: ignore[attr-defined]
+            module.stage_weights = _by_component(module.stage_weights)  # type: ignore[attr-defined]  # found by name
         for name, value in list(vars(module).items()):
             if module.__name__.startswith(_LAWS) and _is_law(module, name, value):
                 law = f"{module.__name__.removeprefix('tonnage.')}.{name}"

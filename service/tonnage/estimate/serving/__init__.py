@@ -41,7 +41,7 @@ def comparing(workload: Workload) -> Callable[[Workload], Deciding] | None:
     Returns:
         What of the account decides, of the same card on any GPU and placement; None where only the whole account is known.
     """
-    found = _COMPARISONS.get(type(workload.serving))  # type: ignore[arg-type]
+    found = _COMPARISONS.get(type(workload.serving))  # type: ignore[arg-type]  # None has none
     return None if found is None or not workload.model.known else found(workload)
 
 

@@ -16,6 +16,7 @@ from tonnage.spec.workload import Workload
 
 _UNKNOWN_BOARD = 0.88
 MANY_RANKS = 4
+"""From so many ranks on server_args.py takes the larger tier, as boards that share NVLink have. [ranks]"""
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -201,6 +202,7 @@ def _vision_factor(model: Model, release: Release) -> float:
 
 
 _USUAL_TOWER = 24
+"""Layers that server_args.py takes where a vision config has no `num_hidden_layers`. [layers]"""
 
 
 def _by_ranks(release: Release, ranks: int) -> float:
