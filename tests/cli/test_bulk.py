@@ -22,6 +22,7 @@ CARDS = [
     for length in (2048, 8192)
     for gpu in ("l40s", "h100-sxm", "t4")
 ]
+COUNTED = re.compile(rb"cards \[#*\.*\] ([\d,]+) of 8,000 \(\d+ %\), ")
 
 
 @pytest.fixture
@@ -241,28 +242,32 @@ def test_where_the_number_is_not_known_progress_tells_what_it_knows():
 
 
 def test_a_terminal_is_told_what_takes_longer_than_a_second(tmp_path):
-    """A terminal of one's own, and what stands on it until the command ends."""
+    """A terminal of one's own, and what stands on it: nobody takes the answers from the pipe before the line is there."""
     card = json.dumps(CARDS[0])
     lines = [card.replace("2048", str(2048 + number)) for number in range(8000)]
     (tmp_path / "cards.ndjson").write_text("\n".join(lines))
+    os.mkfifo(tmp_path / "out.ndjson")
     files = [str(tmp_path / "cards.ndjson"), str(tmp_path / "out.ndjson")]
     command = [sys.executable, "-m", "tonnage", "bulk", *files, "--fields", "verdict"]
     terminal, end = pty.openpty()
     with subprocess.Popen(command, stderr=end, stdout=subprocess.DEVNULL) as process:
         os.close(end)
-        shown = b""
+        with (tmp_path / "out.ndjson").open("rb") as answers:
+            shown = b""
+            while not COUNTED.search(shown) and (part := read_or_end(terminal)):
+                shown += part
+            received = answers.read()
         while part := read_or_end(terminal):
             shown += part
     os.close(terminal)
-    counts = [
-        int(count.replace(b",", b"")) for count in re.findall(rb"cards \[#*\.*\] ([\d,]+) of 8,000 \(\d+ %\), ", shown)
-    ]
+    counts = [int(count.replace(b",", b"")) for count in COUNTED.findall(shown)]
 
     assert 0 == process.returncode
     assert counts
     assert sorted(counts) == counts
+    assert 0 < counts[0] < 8000
     assert shown.endswith(b"\r\x1b[K")
-    assert 8000 == (tmp_path / "out.ndjson").read_bytes().count(b"\n")
+    assert 8000 == received.count(b"\n")
 
 
 def read_or_end(terminal):
