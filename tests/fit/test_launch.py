@@ -153,6 +153,7 @@ def test_frameworks_with_a_command_of_their_own_are_started_by_it(framework, fir
     ("engine", "flags"),
     [
         ({"engine": "sglang", "max_model_len": 4096}, ["--context-length", "4096"]),
+        ({"engine": "sglang", "disable_radix_cache": True}, ["--disable-radix-cache"]),
         ({"engine": "llama.cpp", "max_model_len": 4096, "n_parallel": 2}, ["-c", "4096", "-ngl", "999", "-np", "2"]),
     ],
 )

@@ -49,6 +49,8 @@ class WeightRules(Struct, frozen=True, eq=False):
     """q, k and v are one tensor, gate and up another."""
     stacks_experts: bool = False
     """All experts of a layer are one tensor per projection."""
+    attention_groups: int = 1
+    """Data-parallel groups of attention within the ranks: its layers and the embedding are cut over the ranks of one only."""
     fp32: frozenset[str] = frozenset()
     """Components held in fp32 whatever the checkpoint stores (the router of some mixtures)."""
 
@@ -67,6 +69,16 @@ class Cut(Struct, frozen=True):
 
 WHOLE = Cut(1, 1, 1, PLAIN_RULES)
 """Uncut, as checkpoints store it."""
+_GROUPED: frozenset[str] = frozenset({"attention", "ssm", "embedding"})
+
+
+def _of_group(tensor: Tensor, cut: Cut) -> Cut:
+    """Where attention runs over data-parallel groups, its tensors are cut over the ranks of one group."""
+    rules = cut.rules
+    if rules.attention_groups == 1 or tensor.component not in _GROUPED:
+        return cut
+    ranks = cut.tensor_parallel_size // rules.attention_groups
+    return Cut(ranks, cut.expert_parallel_size, cut.expert_tensor_parallel_size, rules)
 
 
 def local_copies(tensor: Tensor, cut: Cut) -> int:
@@ -82,6 +94,7 @@ def _whole(tensor: Tensor, rules: WeightRules) -> bool:
 
 def local_shape(tensor: Tensor, cut: Cut) -> tuple[int, int]:
     """Rows and columns of one matrix on the fullest rank. [elements]"""
+    cut = _of_group(tensor, cut)
     rows, columns, tp = tensor.out_features, tensor.in_features, cut.tensor_parallel_size
     if tp == 1 and not tensor.shard.startswith("expert"):
         return rows, columns
@@ -146,12 +159,13 @@ def padded_shape(tensor: Tensor, cut: Cut) -> tuple[int, int]:
     """Shape on the rank with the engine's padding: vocabulary rows, expert sides. [elements]"""
     rules = cut.rules
     if tensor.shard == "vocab" and not _whole(tensor, rules):
+        ranks = _of_group(tensor, cut).tensor_parallel_size
         rows = weights.padded_vocabulary(
             vocab_size=tensor.out_features,
             multiple=rules.vocabulary_multiple,
-            tensor_parallel_size=cut.tensor_parallel_size,
+            tensor_parallel_size=ranks,
         )
-        return rows // cut.tensor_parallel_size, tensor.in_features
+        return rows // ranks, tensor.in_features
     rows, columns = local_shape(tensor, cut)
     if tensor.shard == "expert_column":
         inner = columns if columns == 1 else round_up(columns, rules.expert_hidden_multiple)

@@ -85,7 +85,7 @@ def stage_weights(
         expert_tensor_parallel_size or max(1, tensor_parallel_size // expert_parallel_size),
         rules,
     )
-    _check_heads(model, tensor_parallel_size)
+    _check_heads(model, tensor_parallel_size // rules.attention_groups)
     stages = stage_layers(model, pipeline_parallel_size, rules)
     sums = [_Sum(stage, tuple(layers)) for stage, layers in enumerate(stages)]
     stored = stored_tensors(model, weight_format, formats, dtype)

@@ -161,7 +161,8 @@ def _sglang(t: Technical, s: Any) -> Flags:
     yield "--dtype", s.dtype
     yield "--tp-size", _above_one(t.placement.tensor_parallel_size)
     yield "--pp-size", _above_one(t.placement.pipeline_parallel_size)
-    yield "--dp-size", _above_one(t.placement.data_parallel_size)
+    yield "--dp-size", s.dp_size if s.enable_dp_attention else _above_one(t.placement.data_parallel_size)
+    yield "--enable-dp-attention", s.enable_dp_attention is True
     yield "--ep-size", _above_one(t.placement.expert_parallel_size)
     yield "--context-length", s.max_model_len
     yield "--mem-fraction-static", s.gpu_memory_utilization
@@ -169,6 +170,7 @@ def _sglang(t: Technical, s: Any) -> Flags:
     yield "--chunked-prefill-size", s.chunked_prefill_size
     yield "--page-size", s.page_size
     yield "--cuda-graph-max-bs", s.cuda_graph_max_bs
+    yield "--disable-radix-cache", s.disable_radix_cache is True
     yield "--disable-cuda-graph", s.disable_cuda_graph is True
     yield "--kv-cache-dtype", _kv(s)
     yield "--quantization", _quantization(t)

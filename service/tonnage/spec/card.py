@@ -143,6 +143,9 @@ class Sglang(ServingCommon, frozen=True, tag="sglang"):
     disable_cuda_graph: bool | None = None
     chunked_prefill_size: PositiveTokens | None = None
     page_size: Small | None = None
+    disable_radix_cache: bool | None = None
+    enable_dp_attention: bool | None = None
+    dp_size: Annotated[int, Meta(ge=1, le=65_536, description="groups of DP attention")] | None = None
 
 
 class LlamaCpp(ServingCommon, frozen=True, tag="llama.cpp"):

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from tonnage.catalog import load_catalog, resolve
+from tonnage.errors import ContradictoryWorkload
 from tonnage.estimate.serving import account
 from tonnage.spec.card import SizingCard
 
@@ -272,3 +273,68 @@ def test_latent_attention_keeps_copies_of_its_projections(weights, element_bytes
     (buffers,) = [i for i in found.loads[0].phases[0].items if i.component == "buffers"]
 
     assert 61 * 512 * 16 * (128 + 128) * element_bytes + 163840 * 64 * 4 == buffers.bytes.expected
+
+
+# ---- attention over data-parallel groups ----
+
+GROUPED = {
+    "model_type": "qwen3_moe", "hidden_size": 2048, "intermediate_size": 6144, "num_hidden_layers": 4,
+    "num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128, "vocab_size": 151936,
+    "max_position_embeddings": 40960, "num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768,
+    "norm_topk_prob": True, "tie_word_embeddings": False, "torch_dtype": "bfloat16",
+}  # fmt: skip
+ATTENTION = 4 * (2 * 4096 * 2048 + 2 * 512 * 2048)
+EMBEDDING = 151936 * 2048
+
+
+def weights(found):
+    return next(i for i in found.loads[0].phases[0].items if i.component == "weights").bytes.expected
+
+
+def grouped(groups=None, **serving):
+    more = {} if groups is None else {"enable_dp_attention": True, "dp_size": groups}
+    return answer({"gpu_memory_utilization": 0.8} | more | serving, {"tensor_parallel_size": 8}, GROUPED)
+
+
+def test_attention_over_groups_keeps_its_tensors_and_the_embedding_whole_in_each():
+    apart = weights(grouped(8)) - weights(grouped())
+    kv_shared_by_two = 4 * 2 * 512 * 2048 // 8
+    more = 2 * ((ATTENTION + EMBEDDING) * 7 // 8 - kv_shared_by_two)
+
+    assert more == pytest.approx(apart, rel=0.01)
+
+
+def test_groups_cache_their_own_requests():
+    cut, whole = grouped(concurrency=64), grouped(8, concurrency=64)
+
+    assert 4 * cut.kv_cache.bytes_per_token == whole.kv_cache.bytes_per_token
+    assert cut.loads[0].demand_kv.expected == 2 * whole.loads[0].demand_kv.expected
+
+
+def test_one_group_is_none():
+    assert weights(grouped()) == weights(grouped(1))
+
+
+def test_early_releases_have_a_group_for_every_rank_and_a_whole_head():
+    early = grouped(engine_version="0.4.1", enable_dp_attention=True)
+    one = grouped(engine_version="0.4.1")
+
+    assert 2 * (ATTENTION + 2 * EMBEDDING) * 7 // 8 == pytest.approx(weights(early) - weights(one), rel=0.03)
+
+
+@pytest.mark.parametrize("version", ["0.5.1", "0.5.9"])
+def test_groups_take_from_the_default_fraction(version):
+    found = [
+        fraction(answer({"engine_version": version} | more, {"tensor_parallel_size": 8}, GROUPED))
+        for more in ({}, {"enable_dp_attention": True, "dp_size": 8})
+    ]
+
+    assert found[1] < found[0]
+
+
+def test_groups_that_do_not_divide_or_are_not_asked_for_contradict():
+    with pytest.raises(ContradictoryWorkload, match="not divisible by dp_size 3"):
+        grouped(3)
+    with pytest.raises(ContradictoryWorkload, match="placement.data_parallel_size"):
+        grouped(dp_size=8)
+    assert grouped(dp_size=1)

@@ -22,8 +22,10 @@ def chosen(**more):
         "recurrent_slots": None, "recurrent_ratio": 0.9, "requests_per_context": 512, "least_running_requests": 48,
         "most_running_requests": 4096, "recurrent_slots_per_request": 3, "draft_cache_inside": True, "sliding_ratio": 0.8,
         "sliding_models": ("mixed",), "whole_on_blackwell": ("mixed",), "latent_window_ratio": 0.1,
+        "recurrent_slots_without_prefixes": 0,
     } | more.pop("release", {})  # fmt: skip
     usual = {"fraction": 0.75, "max_running_requests": None, "draft_tokens": 0, "page_size": 1, "context": 1000}
+    usual |= {"keeps_prefixes": True, "attention_groups": 1, "attention_ranks": 1}
     return SimpleNamespace(release=SimpleNamespace(**release), **usual | more)
 
 
@@ -79,6 +81,22 @@ def test_an_old_release_has_a_state_for_every_request_or_a_fixed_number():
 
     assert 7 == pools._slots(chosen(**old), 10_000, 100)
     assert 5 == pools._slots(chosen(max_running_requests=5, **old), 10_000, 100)
+
+
+def test_without_kept_prefixes_every_request_that_may_run_has_one_state():
+    share = laws.state_slots(pool=10_000, state_bytes=100, ratio=0.9)
+    of_512 = {"release": {"recurrent_slots_without_prefixes": 512}}
+
+    assert 5 == pools._slots(chosen(keeps_prefixes=False, max_running_requests=5), 10_000, 100)
+    assert share == pools._slots(chosen(keeps_prefixes=False), 10_000, 100)
+    assert 512 == pools._slots(chosen(keeps_prefixes=False, **of_512), 10_000, 100)
+    assert 64 == pools._slots(chosen(keeps_prefixes=False, attention_groups=8, **of_512), 10_000, 100)
+    assert share == pools._slots(chosen(max_running_requests=5, **of_512), 10_000, 100)
+
+
+def test_without_kept_prefixes_a_request_needs_one_state_only():
+    assert 12 == pools.for_context(found(slots=12, state_bytes=1), chosen(keeps_prefixes=False)).requests
+    assert 4 == pools.for_context(found(slots=12, state_bytes=1), chosen()).requests
 
 
 def test_a_draft_keeps_states_between_its_tokens():

@@ -18,14 +18,15 @@ class Demand(Struct, frozen=True):
     """False when the card states none: one request of the longest length stands for it."""
 
 
-def demand(serving: ServingCommon, placement: Placement, max_model_len: int) -> Demand:
+def demand(serving: ServingCommon, placement: Placement, max_model_len: int, groups: int = 1) -> Demand:
     """
-    Traffic that a card states, on one replica.
+    Traffic that a card states, on one replica, or one group of its ranks.
 
     Args:
         serving: The card's serving part.
         placement: Its replicas share the requests.
         max_model_len: Length of a request that states none. [tokens]
+        groups: Groups of ranks within a replica that share its requests too. [unitless]
 
     Returns:
         Requests, their length and what they share.
@@ -33,6 +34,6 @@ def demand(serving: ServingCommon, placement: Placement, max_model_len: int) -> 
     lengths = (serving.input_tokens, serving.output_tokens)
     stated = serving.concurrency is not None or any(lengths)
     tokens = sum(n or 0 for n in lengths) or max_model_len
-    requests = ceil_div(serving.concurrency or 1, placement.data_parallel_size)
+    requests = ceil_div(serving.concurrency or 1, placement.data_parallel_size * groups)
     shared = min(serving.shared_prefix_tokens or 0, tokens)
     return Demand(requests, tokens, shared if requests > 1 else 0, stated)

@@ -1,6 +1,7 @@
 """SGLang's accounting: a fraction of free memory for weights and cache; graphs, activations and tables outside it."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 from math import log2
 
 from msgspec import Struct
@@ -134,7 +135,7 @@ def account(workload: Workload) -> Account:
     assert isinstance(serving, card.Sglang)  # noqa: S101  (dispatch is by this type)
     plan = _PLANS.of_family(family, workload, family, serving.max_model_len)
     chosen = plan.chosen
-    wanted = demand(serving, workload.placement, chosen.context)
+    wanted = demand(serving, workload.placement, chosen.context, chosen.attention_groups)
     return Account(
         loads=tuple(_loads(plan, wanted)),
         kv_cache=plan.cache,
@@ -211,6 +212,22 @@ def _stages(workload: Workload, chosen: Settings, rules: WeightRules | None = No
 
 
 def _rules(model: Model, chosen: Settings) -> WeightRules:
+    rules = _rules_of_ranks(model, chosen)
+    return (
+        rules
+        if chosen.attention_groups == 1
+        else _grouped(rules, chosen.attention_groups, whole_head=chosen.release.attention_groups_are_ranks)
+    )
+
+
+@lru_cache(maxsize=256)
+def _grouped(rules: WeightRules, groups: int, *, whole_head: bool) -> WeightRules:
+    """The same rules for attention over data-parallel groups."""
+    whole = (*rules.replicated_names, "lm_head") if whole_head else rules.replicated_names
+    return replace(rules, attention_groups=groups, replicated_names=whole)
+
+
+def _rules_of_ranks(model: Model, chosen: Settings) -> WeightRules:
     kind, release = model.model_type or "", chosen.release
     if kind.startswith(release.whole_embeddings):
         return _WHOLE_EMBEDDING
@@ -291,7 +308,10 @@ def _whole_shared(workload: Workload, chosen: Settings, stage: StageWeights) -> 
     """How much more a rank holds where attention runs over data-parallel groups: the band knows it, the card does not. [bytes]"""
     if not (traits(workload.model).mla and workload.placement.tensor_parallel_size >= MANY_RANKS):
         return 0
-    return max(0, _stages(workload, chosen, _WHOLE_SHARED)[stage.stage].total - stage.total)
+    rules = _WHOLE_SHARED
+    if chosen.attention_groups > 1:
+        rules = _grouped(rules, chosen.attention_groups, whole_head=chosen.release.attention_groups_are_ranks)
+    return max(0, _stages(workload, chosen, rules)[stage.stage].total - stage.total)
 
 
 def _checkpoint(workload: Workload) -> int:

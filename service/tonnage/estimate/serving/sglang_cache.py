@@ -86,7 +86,7 @@ def pools(
     Returns:
         Pools.
     """
-    model, tp, release = workload.model, workload.placement.tensor_parallel_size, chosen.release
+    model, tp, release = workload.model, chosen.attention_ranks, chosen.release
     layers = stage.layers or None
     drafts, blackwell = bool(chosen.draft_tokens), chosen.major == _BLACKWELL
     each: float = 0
@@ -112,7 +112,7 @@ def for_context(found: Pools, chosen: Settings) -> Pools:
             most=release.most_running_requests,
         )
     if found.state_bytes:
-        requests = min(requests, found.slots // release.recurrent_slots_per_request)
+        requests = min(requests, found.slots // (release.recurrent_slots_per_request if chosen.keeps_prefixes else 1))
     return structs.replace(found, requests=requests)
 
 
@@ -121,11 +121,13 @@ def _bounds(memory: Amount) -> tuple[int, int, int]:
 
 
 def _slots(chosen: Settings, memory: int, state: int) -> int:
-    """Recurrent states: as many as their share of the memory, before 0.5.4 one for every request."""
+    """Recurrent states: as many as their share of the memory; before 0.5.4 and without kept prefixes one for every request."""
     if not state:
         return 0
-    if stated := chosen.release.recurrent_slots:
-        return chosen.max_running_requests or stated
+    release, requests = chosen.release, chosen.max_running_requests
+    usual = release.recurrent_slots or (0 if chosen.keeps_prefixes else release.recurrent_slots_without_prefixes)
+    if usual or not (chosen.keeps_prefixes or requests is None):
+        return requests or max(1, usual // chosen.attention_groups)
     left = max(0, memory - _draft_states(chosen, state))
     return laws.state_slots(pool=left, state_bytes=state, ratio=chosen.release.recurrent_ratio)
 

@@ -5,6 +5,7 @@ from tonnage.estimate.serving.demand import Demand
 from tonnage.estimate.serving.sglang_cache import Pools
 from tonnage.estimate.serving.sglang_settings import Settings
 from tonnage.estimate.serving.vllm_settings import traits
+from tonnage.spec.card import Sglang
 from tonnage.spec.report import Finding, Verdict
 from tonnage.spec.workload import Workload
 from tonnage.units import format_size
@@ -62,7 +63,8 @@ def unknowns(workload: Workload, chosen: Settings) -> tuple[str, ...]:
         found.append("graphs of the draft model")
     if chosen.images:
         found.append("vision encoder activations")
-    if traits(workload.model).mla and workload.placement.tensor_parallel_size > 1:
+    unstated = isinstance(workload.serving, Sglang) and workload.serving.enable_dp_attention is None
+    if unstated and traits(workload.model).mla and workload.placement.tensor_parallel_size > 1:
         found.append(
             "attention over data-parallel groups (--enable-dp-attention): its weights are whole on every rank then"
         )

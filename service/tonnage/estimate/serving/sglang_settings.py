@@ -2,6 +2,7 @@
 
 from msgspec import Struct
 
+from tonnage.errors import ContradictoryWorkload
 from tonnage.estimate.caches import DTYPE_BYTES, plain_kv_format
 from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.serving.vllm_settings import compute_capability, plain_dtype, traits
@@ -32,6 +33,13 @@ class Settings(Struct, frozen=True, kw_only=True):
     prefill_sizes: tuple[int, ...]
     page_size: int
     max_running_requests: int | None
+    """Stated, of one group of attention."""
+    attention_groups: int
+    """Data-parallel groups that attention, cache and requests are shared out over."""
+    attention_ranks: int
+    """Ranks of one of them, which cut its heads."""
+    keeps_prefixes: bool
+    """The radix cache of past prompts."""
     kv_formats: tuple[KvFormat, KvFormat]
     draft_tokens: int
     major: int
@@ -66,10 +74,14 @@ def settings(workload: Workload) -> Settings:
     )
     generates = any(group.layer.role == "decoder" for group in model.layers) or not model.known
     eager = bool(serving.disable_cuda_graph or serving.enforce_eager or not generates)
+    groups = attention_groups(serving, release, ranks)
     running = serving.max_num_seqs or (release.drafting_requests if _drafts(workload) else None)
+    running = running and max(1, running // groups)
     decode = () if eager else _decode_sizes(min(largest, running or largest))
+    if groups > 1:
+        decode = tuple(size for size in decode if not size * groups % ranks)
     if serving.cuda_graph_max_bs is None and release.running_requests_cap_graphs:
-        largest = min(largest, serving.max_num_seqs or largest)
+        largest = min(largest, (serving.max_num_seqs and running) or largest)
     prefill = _prefill_sizes(workload, release, chunk) if decode else ()
     images = model.vision is not None and not (serving.multimodal and serving.multimodal.language_model_only)
     fraction, context = serving.gpu_memory_utilization, serving.max_model_len or traits(model).native_length
@@ -99,6 +111,9 @@ def settings(workload: Workload) -> Settings:
         prefill_sizes=prefill,
         page_size=serving.page_size or serving.block_size or 1,
         max_running_requests=running,
+        attention_groups=groups,
+        attention_ranks=ranks // groups,
+        keeps_prefixes=not serving.disable_radix_cache,
         kv_formats=workload.kv_formats or (plain_kv_format(dtype), plain_kv_format(dtype)),
         draft_tokens=speculative.num_speculative_tokens if speculative is not None else 0,
         major=compute_capability(gpu)[0],
@@ -109,6 +124,39 @@ def settings(workload: Workload) -> Settings:
         images=images,
         assumptions=tuple(notes),
     )
+
+
+def attention_groups(serving: card.Sglang, release: Release, ranks: int) -> int:
+    """
+    Data-parallel groups of attention within the tensor-parallel ranks.
+
+    Args:
+        serving: The card's serving part.
+        release: SGLang's release.
+        ranks: Tensor-parallel ranks. [unitless]
+
+    Returns:
+        Groups; 1 where every rank cuts the same heads. [unitless]
+
+    Raises:
+        ContradictoryWorkload: `dp_size` means something else here, or does not divide the ranks.
+    """
+    stated = serving.dp_size or 1
+    if not serving.enable_dp_attention:
+        if stated > 1:
+            raise ContradictoryWorkload(
+                "dp_size counts the groups of enable_dp_attention, which is not on: replicas are "
+                "placement.data_parallel_size",
+                pointer="/serving/dp_size",
+            )
+        return 1
+    if release.attention_groups_are_ranks:
+        return ranks
+    if ranks % stated:
+        raise ContradictoryWorkload(
+            f"tensor_parallel_size {ranks} is not divisible by dp_size {stated}", pointer="/serving/dp_size"
+        )
+    return stated
 
 
 def _drafts(workload: Workload) -> bool:
@@ -172,6 +220,7 @@ def default_fraction(workload: Workload, release: Release, chunk: int, largest: 
     if release.fraction_rule == "board" and board is not None:
         tier = memory_tier(release, gpu)
         reserve = tier.reserve + tier.reserve_per_rank * ranks + _board_draft(workload, release)
+        reserve += release.board_attention_groups if _groups(workload) > 1 else 0
         fraction = static_fraction.from_reserve(board=board, reserve=reserve)
     else:
         fraction = _by_ranks(release, ranks)
@@ -186,6 +235,23 @@ def _board_draft(workload: Workload, release: Release) -> int:
     if speculative is None:
         return 0
     return release.board_standalone_draft if speculative.method.lower() == "standalone" else release.board_draft
+
+
+def _groups_reserve(workload: Workload, reserve: Reserve, largest: int) -> int:
+    """What batches of data-parallel groups take beside. [bytes]"""
+    groups = _groups(workload)
+    if groups == 1:
+        return 0
+    each = reserve.per_graph_request_of_group
+    each += reserve.per_large_graph_request_of_group if largest > reserve.large_graph else 0
+    return largest * groups * each
+
+
+def _groups(workload: Workload) -> int:
+    serving, release = workload.serving, workload.profile
+    assert isinstance(serving, card.Sglang)  # noqa: S101  (dispatch is by this type)
+    assert isinstance(release, Release)  # noqa: S101
+    return attention_groups(serving, release, workload.placement.tensor_parallel_size)
 
 
 def _vision_factor(model: Model, release: Release) -> float:
@@ -220,6 +286,7 @@ def reserved_bytes(
     ranks = placement.tensor_parallel_size * placement.pipeline_parallel_size
     amount = reserve.constant + max(chunk, reserve.smallest_prefill) * reserve.per_prefill_token
     amount += largest * reserve.per_graph_request + ranks * reserve.per_rank
+    amount += _groups_reserve(workload, reserve, largest)
     if prefill:
         latent = traits(workload.model).mla
         amount += reserve.latent_prefill_graphs if latent else len(prefill) * reserve.per_prefill_graph

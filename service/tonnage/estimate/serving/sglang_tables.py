@@ -25,7 +25,7 @@ def beside_weights(workload: Workload, stage: StageWeights, chosen: Settings) ->
     Returns:
         Rotary tables and copies of latent attention's projections. [bytes]
     """
-    model, ranks = workload.model, workload.placement.tensor_parallel_size
+    model, ranks = workload.model, chosen.attention_ranks
     element_bytes = 1 if workload.weight_format.family == "fp8" else chosen.element_bytes
     absorbed = _absorbed(model, stage.layers, ranks, element_bytes)
     if (model.model_type or "").startswith(chosen.release.computes_rotary):

@@ -36,6 +36,12 @@ class Reserve(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All prefill graphs of a model with latent attention."""
     least_on_large_boards: int
     large_board: int
+    per_graph_request_of_group: int = 0
+    """Of each captured request and data-parallel group of attention."""
+    per_large_graph_request_of_group: int = 0
+    """The same once more where more requests than `large_graph` are captured."""
+    large_graph: int = 0
+    """[requests]"""
     draft_model: int = 0
     """For a draft model that shares the target's embedding (EAGLE, MTP)."""
     standalone_draft: int = 0
@@ -59,6 +65,10 @@ class Sglang(Release, frozen=True, kw_only=True, forbid_unknown_fields=True):
     board_draft: int = 0
     """What rule "board" keeps for a draft beside its tier. [bytes]"""
     board_standalone_draft: int = 0
+    board_attention_groups: int = 0
+    """What rule "board" keeps where attention runs over data-parallel groups. [bytes]"""
+    attention_groups_are_ranks: bool = False
+    """Attention over data-parallel groups has one group for every rank, whatever is stated; its head is whole too."""
     aiter_factor: float = 1.0
     """What AMD's attention kernels multiply the fraction with for long contexts, stated or not."""
     aiter_targets: tuple[str, ...] = ()
@@ -100,6 +110,8 @@ class Sglang(Release, frozen=True, kw_only=True, forbid_unknown_fields=True):
     recurrent_slots_per_request: int = 3
     recurrent_slots: int = 0
     """Slots where no limit of requests is stated; 0: as many as the ratio gives."""
+    recurrent_slots_without_prefixes: int = 0
+    """The same where past prompts are not kept (disable_radix_cache)."""
     graph_bytes_per_node: int
     """Of one layer at one captured size; measured. [bytes]"""
     graph_bytes_per_reduction: int
