@@ -7,9 +7,10 @@ import pytest
 from fit_requests import catalog, offered, request, sku
 
 from tonnage.fit import fit
+from tonnage.fit.hosts import disk, host_memory
+from tonnage.fit.judged import CONFIRM, EXCLUDED, MET
 from tonnage.fit.links import links
 from tonnage.fit.ranking import without_dominated
-from tonnage.fit.requirements import CONFIRM, EXCLUDED, MET, disk, host_memory
 from tonnage.fit.technical import Technical
 from tonnage.spec.card import Placement
 from tonnage.spec.report import Amount

@@ -12,10 +12,10 @@ from tonnage.estimate.diagnosis import remedies
 from tonnage.estimate.placement import layouts
 from tonnage.estimate.remedies import Rung, Scene
 from tonnage.fit.found import Found
+from tonnage.fit.judged import EXCLUDED, MET
 from tonnage.fit.links import fast_domain
 from tonnage.fit.need import Need
 from tonnage.fit.pricing import candidate_price
-from tonnage.fit.requirements import EXCLUDED, MET
 from tonnage.fit.search import Search
 from tonnage.fit.technical import Technical, Variant, estimated, shardings
 from tonnage.spec.card import SizingCard

@@ -11,9 +11,9 @@ from tonnage.fit.alternatives import alternatives, estimate_of
 from tonnage.fit.boards import assumptions
 from tonnage.fit.candidates import candidate, confirmations, excluded_groups
 from tonnage.fit.found import Found
+from tonnage.fit.judged import CONFIRM, EXCLUDED, MET
 from tonnage.fit.need import Need
 from tonnage.fit.packages import newest_price
-from tonnage.fit.requirements import CONFIRM, EXCLUDED, MET
 from tonnage.fit.search import Search, variants_of
 from tonnage.fit.today import current_report, with_what_is_known
 from tonnage.spec.card import Placement

@@ -6,11 +6,11 @@ from msgspec.structs import replace
 
 from tonnage.fit import ranking
 from tonnage.fit.found import Found
+from tonnage.fit.judged import EXCLUDED, VERDICTS
 from tonnage.fit.launch import launch
 from tonnage.fit.maximize import maximum
 from tonnage.fit.need import Need
 from tonnage.fit.pricing import candidate_price
-from tonnage.fit.requirements import EXCLUDED, VERDICTS
 from tonnage.fit.technical import Technical
 from tonnage.spec.fit import Candidate, CandidateMemory, ExcludedGroup, Requirement, RequirementName
 from tonnage.spec.report import Amount

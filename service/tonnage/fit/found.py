@@ -9,11 +9,11 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from tonnage.fit import requirements
+from tonnage.fit import hosts, requirements
+from tonnage.fit.judged import CONFIRM, EXCLUDED, MET, Judged
 from tonnage.fit.need import Need
 from tonnage.fit.packages import Order
 from tonnage.fit.pricing import Bill, cheapest
-from tonnage.fit.requirements import CONFIRM, EXCLUDED, MET, Judged
 from tonnage.fit.technical import Technical
 from tonnage.spec.facts import Gpu, WeightFormat
 from tonnage.spec.fit import Evidence
@@ -76,16 +76,16 @@ class Ordered:
 
     def both(self, technical: Technical) -> int:
         """Worst of what depends on the layout and the order, without its words."""
-        need, status = self.need, requirements.room(technical, self.order, self.need)
+        need, status = self.need, hosts.room(technical, self.order, self.need)
         if technical.used > 1:
             width = technical.placement.tensor_parallel_size  # all that links are asked for
             linked = self._links.get(width)
             if linked is None:
-                judged = requirements.interconnect(technical, self.order, need)
+                judged = hosts.interconnect(technical, self.order, need)
                 linked = self._links[width] = MET if judged is None else judged.status
             status = max(status, linked)
         if need.request.requirements.throughput is not None:
-            judged = requirements.throughput(technical, self.order, need)
+            judged = hosts.throughput(technical, self.order, need)
             status = status if judged is None else max(status, judged.status)
         return status
 
@@ -186,7 +186,7 @@ class Judge:
             return MET
         of_gpu = max([j.status for j in self._gpu(ordered.order.gpu, weight_format)])
         alone = ordered.status
-        network = CONFIRM if self.need.fixed_layout is None and requirements.unnamed_network(ordered.order) else MET
+        network = CONFIRM if self.need.fixed_layout is None and hosts.unnamed_network(ordered.order) else MET
         return max(of_gpu, alone, network)
 
     def parts(self, ordered: Ordered, technical: Technical) -> Parts:

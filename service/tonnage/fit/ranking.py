@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 
 from tonnage.fit.found import Found
+from tonnage.fit.judged import EXCLUDED, MET
 from tonnage.fit.need import Need
 from tonnage.fit.pricing import plain
-from tonnage.fit.requirements import EXCLUDED, MET
 from tonnage.units import format_size
 
 

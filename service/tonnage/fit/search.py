@@ -18,10 +18,10 @@ from tonnage.catalog import Catalog, resolve
 from tonnage.errors import ContradictoryWorkload
 from tonnage.estimate.assemble import account_of
 from tonnage.fit.found import Found, Judge, Ordered
+from tonnage.fit.judged import EXCLUDED, MET
 from tonnage.fit.links import fast_domain
 from tonnage.fit.need import Need
 from tonnage.fit.packages import Order, in_scope, orders
-from tonnage.fit.requirements import EXCLUDED, MET
 from tonnage.fit.technical import Technical, Variant, choices, estimated, shardings, why_refused
 from tonnage.kept import Kept
 from tonnage.spec.card import Placement, SizingCard
