@@ -81,6 +81,11 @@ class Gpu(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     notes: str | None = None
 
     @property
+    def computes_bf16(self) -> bool:
+        """Whether bf16 is more than a storage format here (not before Ampere and CDNA)."""
+        return "bf16" in self.native_dtypes
+
+    @property
     def is_desktop(self) -> bool:
         """Sold for desktops, whose screens and programs share its memory."""
         return "GeForce" in self.name or "Radeon RX" in self.name

@@ -59,6 +59,15 @@ class Losses(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     compiled_chunked: LossPath | None = None
 
 
+class WithoutBf16(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a framework does on a card that does not compute in bf16."""
+
+    full_weight_dtype: str | None = None
+    """Of weights that train, where the card does not say; None: as elsewhere."""
+    fp32_stream: tuple[str, ...] = ()
+    """Model types whose layers compute in fp32 beside 16-bit weights, because fp16 would overflow."""
+
+
 class FrameworkRelease(Release, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One range of versions of a framework."""
 
@@ -66,6 +75,7 @@ class FrameworkRelease(Release, frozen=True, kw_only=True, forbid_unknown_fields
     """Catalogue id of the default optimizer."""
     defaults: Defaults = Defaults()
     losses: Losses = Losses()
+    without_bf16: WithoutBf16 = WithoutBf16()
     libraries: dict[str, str] = field(default_factory=dict)
     """Versions of torch, transformers, peft, bitsandbytes that were current; the card's `library_versions` win."""
     code: Literal["transformers", "litgpt", "torchtune", "torchtitan", "megatron"] = "transformers"

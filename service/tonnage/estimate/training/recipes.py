@@ -32,7 +32,7 @@ def recipe_of(settings: Settings, model: Model, form: WeightFormat, objective: O
         it is a single sequence, and on `masks_windows`.
     """
     quantized = is_four_bit(form)
-    stream = 4 if upcasts(settings, form) else min(settings.weight_bytes, _engine_width(settings))
+    stream = 4 if settings.fp32_stream or upcasts(settings, form) else min(settings.weight_bytes, _engine_width(settings))
     name = path_name(settings)
     head_width = settings.compute_bytes if settings.autocast else stream
     return Recipe(

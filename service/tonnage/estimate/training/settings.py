@@ -67,6 +67,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Width of trainable or plain weights as loaded. [bytes]"""
     compute_bytes: int
     autocast: bool
+    fp32_stream: bool
+    """Layers compute in fp32 beside 16-bit weights: no bf16 here, and fp16 would overflow."""
     quantized: bool
     """Linears of the base are stored in a quantized format."""
     adapters: tuple[Adapted, ...]
@@ -160,12 +162,15 @@ def settings(workload: Workload) -> Settings:
     quantized = workload.weight_format.kind != "plain"
     method = "qlora" if card.method == "lora" and quantized else card.method
     sharding = _sharding(card, read, placement.data_parallel_size * placement.context_parallel_size)
-    weight = _weight_bytes(workload, card, release)
-    compute = _compute_bytes(card, release, weight, quantized)
-    adapters, rank, dropout = adapters_of(workload, card, read, release, libraries)
-    autocast = _autocast(card, release, sharding, weight=weight, compute=compute, quantized=quantized)
-    adapter = _adapter_bytes(card, release, libraries, sharding, weight=weight, quantized=quantized)
     trains_base = method not in ADAPTER_METHODS and method not in LIGHT_METHODS
+    without = release.without_bf16 if workload.gpu is not None and not workload.gpu.computes_bf16 else None
+    fp32_stream = without is not None and workload.model.model_type in without.fp32_stream
+    raised = _width(without.full_weight_dtype) if without is not None and trains_base else None
+    weight = _weight_bytes(workload, card, release, raised)
+    compute = _compute_bytes(card, release, 2 if raised and not fp32_stream else weight, quantized)
+    adapters, rank, dropout = adapters_of(workload, card, read, release, libraries)
+    autocast = not fp32_stream and _autocast(card, release, sharding, weight=weight, compute=compute, quantized=quantized)
+    adapter = _adapter_bytes(card, release, libraries, sharding, weight=weight, quantized=quantized)
     return Settings(
         card=card,
         release=release,
@@ -194,6 +199,7 @@ def settings(workload: Workload) -> Settings:
         weight_bytes=weight,
         compute_bytes=compute,
         autocast=autocast,
+        fp32_stream=fp32_stream,
         quantized=quantized,
         adapters=adapters,
         rank=rank,
@@ -267,10 +273,10 @@ def _width(name: str | None) -> int | None:
     return DTYPE_BYTES.get(name, _PRECISION_ALIASES.get(name, 2))
 
 
-def _weight_bytes(workload: Workload, card: Training, release: FrameworkRelease) -> int:
+def _weight_bytes(workload: Workload, card: Training, release: FrameworkRelease, raised: int | None) -> int:
     stated = _width(card.weight_dtype)
-    if stated is not None:
-        return stated
+    if stated is not None or raised is not None:
+        return stated or raised or 2
     usual = _width(release.defaults.weight_dtype)
     form = workload.weight_format
     return usual or (form.block_bytes if form.kind == "plain" else 2)

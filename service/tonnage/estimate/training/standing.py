@@ -88,7 +88,7 @@ class Regime(NamedTuple):
 
 
 class Asked:
-    """A workload by what the job depends on: its training card by content, facts by identity, no GPU."""
+    """A workload by what the job depends on: its training card by content, facts by identity, of the GPU only what it computes in."""
 
     __slots__ = ("hash", "key", "workload")
 
@@ -104,6 +104,7 @@ class Asked:
             workload.weight_bytes,
             workload.card.weights.bytes,
             workload.profile_certain,
+            workload.gpu is None or workload.gpu.computes_bf16,
         )
         self.hash = hash((self.key[0], self.key[1], self.key[2]))
 
