@@ -83,3 +83,8 @@ def test_a_frozen_head_leaves_nothing_but_16_bit_logits():
 
 def test_scores_of_generated_tokens_are_fp32():
     assert 4 * 128_256 * 8 == loss.generated_scores(vocab_size=128_256, rows=8)
+
+
+@pytest.mark.parametrize(("free", "expected"), [(None, 1), (3 * 2**30, 1), (2**30, 4), (2**29, 8)])
+def test_a_loss_that_fills_the_card_is_cut_by_fours_once_its_logits_are_more_than_what_is_free(free, expected):
+    assert expected == loss.chunks_by_free_memory(tokens=4096, vocab_size=131072, free=free)

@@ -271,6 +271,27 @@ def chunk_tokens(*, tokens: int, chunks: int, most: int = 0) -> int:
     return min(tokens, most) if chunks == 0 else -(-tokens // chunks)
 
 
+def chunks_by_free_memory(*, tokens: int, vocab_size: int, free: int | None) -> int:
+    """
+    Chunks of a fused loss that fills the card: fp32 logits of a chunk take half of what is free, as the first loss finds it.
+
+    Args:
+        tokens: Tokens of the micro-batch. [tokens]
+        vocab_size: Rows of the head. [elements]
+        free: What the card has left; None: no card stated. [bytes]
+
+    Returns:
+        One while all logits in fp32 are less than what is free, then a multiple of four. [unitless]
+
+    Source:
+        unslothai/unsloth_zoo 2025.12.7 unsloth_zoo/fused_losses/cross_entropy_loss.py get_chunk_size, _get_chunk_multiplier
+    """
+    if free is None:
+        return 1
+    quarters = tokens * vocab_size * FLOAT * 2 / max(1, free) / 4
+    return max(1, 4 * round(quarters))
+
+
 def fused_head(*, vocab_size: int, hidden_size: int, tokens: int, head_trains: bool, element_bytes: int) -> int:
     """
     Head and loss in one kernel: logits exist in small chunks, the gradients of input and head at once.

@@ -13,7 +13,8 @@ from tonnage.spec.engine import Release
 
 LossPath = Literal[
     "causal_upcast", "causal_shifted", "causal_held", "causal_bf16", "fabric", "chunked_float", "chunked_compiled", "full_eager",
-    "full_compiled", "full_compiled_online", "chunked_titan", "chunked_hidden", "fused_linear", "vocab_parallel",
+    "full_compiled", "full_compiled_online", "chunked_titan", "chunked_hidden", "fused_linear", "fused_by_free_memory",
+    "vocab_parallel",
     "vocab_parallel_eager",
 ]  # fmt: skip
 """How logits become a loss: see the functions of `laws/loss.py`."""

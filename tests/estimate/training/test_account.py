@@ -318,6 +318,7 @@ def whole(**card):
 def test_a_loss_nobody_stated_is_named_where_the_high_end_allows_for_another():
     run = {
         "framework": "unsloth",
+        "framework_version": "2025.1.5",
         "method": "qlora",
         "lora": {"rank": 16},
         "micro_batch_size": 2,

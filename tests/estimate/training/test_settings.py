@@ -136,3 +136,26 @@ def test_target_modules_without_a_rank_take_the_default_rank_and_say_so():
 
     assert found.release.defaults.lora_rank == found.rank
     assert "training.lora.rank" in {assumption.field for assumption in found.assumptions}
+
+
+UNSLOTH = {"framework": "unsloth", "framework_version": "2026.2.1"}
+T4, L4 = {"gpu": "t4"}, {"gpu": "l4"}
+GEMMA = {
+    "model_type": "gemma3_text", "hidden_size": 640, "intermediate_size": 2048, "num_hidden_layers": 4, "num_attention_heads": 4,
+    "num_key_value_heads": 1, "head_dim": 256, "vocab_size": 262144, "max_position_embeddings": 8192,
+}  # fmt: skip
+
+
+def test_unsloth_trains_all_weights_in_fp32_where_the_card_has_no_bf16():
+    wide, narrow = (job(**UNSLOTH, method="full", placement=placed) for placed in (T4, L4))
+
+    assert (4, 2, True) == (wide.weight_bytes, wide.compute_bytes, wide.autocast)
+    assert 2 == narrow.weight_bytes == job(**UNSLOTH, method="lora", placement=T4).weight_bytes
+
+
+def test_layers_that_overflow_in_fp16_compute_in_fp32_beside_16_bit_weights():
+    found = job(GEMMA, **UNSLOTH, method="lora", placement=T4)
+
+    assert (2, True, False) == (found.weight_bytes, found.fp32_stream, found.autocast)
+    assert not job(GEMMA, **UNSLOTH, method="lora", placement=L4).fp32_stream
+    assert not job(**UNSLOTH, method="lora", placement=T4).fp32_stream

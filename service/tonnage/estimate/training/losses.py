@@ -86,6 +86,7 @@ _LAWS: dict[LossPath, _Law] = {
     "chunked_hidden": laws.causal_upcast,
     "causal_bf16": laws.in_place,
     "fused_linear": laws.in_place,
+    "fused_by_free_memory": laws.in_place,
     "fabric": laws.fabric_outputs,
     "full_eager": laws.full_eager,
     "vocab_parallel": laws.vocab_parallel,
@@ -93,10 +94,17 @@ _LAWS: dict[LossPath, _Law] = {
 }
 
 
-def scored_tokens(name: LossPath, model: Model, tokens: int) -> int:
-    """Tokens whose logits exist at once. [tokens]"""
+FUSED: frozenset[LossPath] = frozenset({"fused_linear", "fused_by_free_memory"})
+"""Head and loss are one function."""
+
+
+def scored_tokens(name: LossPath, model: Model, tokens: int, free: int | None) -> int:
+    """Tokens whose logits exist at once, on a card that has so many bytes left; None: no card stated. [tokens]"""
     if name == "chunked_hidden":
         return laws.chunk_tokens(tokens=tokens, chunks=0, most=TRL_CHUNK)
     if name == "fused_linear":
         return laws.chunk_tokens(tokens=tokens, chunks=max(1, -(-model.vocab_size // max(1, model.hidden_size))))
+    if name == "fused_by_free_memory":
+        chunks = laws.chunks_by_free_memory(tokens=tokens, vocab_size=model.vocab_size, free=free)
+        return laws.chunk_tokens(tokens=tokens, chunks=chunks)
     return tokens

@@ -278,7 +278,7 @@ class _Run:
         if self.recipe.scores:
             return _loss(tape, op.linear(tape, h, self.head, per_token(1)), (0, 0, 0, 2))
         if self.recipe.fused_loss and "head" not in self.recipe.adapted:
-            return _fused_loss(tape, h, self.head, self.model.vocab_size)
+            return _fused_loss(tape, h, self.head, self.model.vocab_size, compiled=self.recipe.compiled_chunks)
         logits = self._logits(h)
         if any(self.model.config.get(key, 1) not in (1, 1.0, None) for key in ("logits_scaling", "logit_scale")):
             logits = op.scale(tape, logits)
@@ -339,7 +339,7 @@ def _loss(tape: Tape, logits: Tensor, path: tuple[float, float, float, int]) -> 
     return tape.new(constant(1), 4, node)
 
 
-def _fused_loss(tape: Tape, h: Tensor, head: Parameter, vocabulary: int) -> Tensor:
+def _fused_loss(tape: Tape, h: Tensor, head: Parameter, vocabulary: int, *, compiled: bool) -> Tensor:
     """Head and loss in one kernel: gradients of input and head are made in forward, logits in chunks."""
     made = tape.node([h, head], [PASS, PASS])
     direction = Tensor(h.storage, h.elements, h.element_bytes, made)
@@ -347,6 +347,9 @@ def _fused_loss(tape: Tape, h: Tensor, head: Parameter, vocabulary: int) -> Tens
     tape.save(node, tape.new(h.elements, h.element_bytes).storage)
     if head.trains:
         tape.save(node, Storage(tape, gradient(head.elements * head.element_bytes)))
-    scratch = tape.new(per_logit_token(vocabulary), h.element_bytes + 4)
-    del scratch
+    # compiled, the gradient is written over the logits (buffer reuse in torch/_inductor)
+    wide = min(head.element_bytes, tape.autocast or 4) if compiled else h.element_bytes + 4
+    scratch = tape.new(per_logit_token(vocabulary), wide)
+    of_head = tape.new(constant(head.elements), head.element_bytes) if compiled and head.trains else None
+    del scratch, of_head
     return tape.new(constant(1), 4, node)

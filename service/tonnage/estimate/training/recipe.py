@@ -58,6 +58,8 @@ class Recipe(Struct, frozen=True, kw_only=True):
     """Bytes per logit: at the end of forward, kept for backward, at the start of backward, flowing gradient."""
     fused_loss: bool = False
     """Head and loss are one kernel."""
+    compiled_chunks: bool = False
+    """It is compiled with its chunks: a gradient takes the place of its logits, that of the head is added up."""
     scores: bool = False
     """The head gives one number (reward models)."""
     compiled: bool = False

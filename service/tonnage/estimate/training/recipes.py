@@ -3,7 +3,7 @@
 from math import inf
 from typing import Literal
 
-from tonnage.estimate.training.losses import logit_bytes, path_name
+from tonnage.estimate.training.losses import FUSED, logit_bytes, path_name
 from tonnage.estimate.training.objectives import Objective
 from tonnage.estimate.training.per_model import per_model
 from tonnage.estimate.training.recipe import Recipe
@@ -32,7 +32,9 @@ def recipe_of(settings: Settings, model: Model, form: WeightFormat, objective: O
         it is a single sequence, and on `masks_windows`.
     """
     quantized = is_four_bit(form)
-    stream = 4 if settings.fp32_stream or upcasts(settings, form) else min(settings.weight_bytes, _engine_width(settings))
+    stream = (
+        4 if settings.fp32_stream or upcasts(settings, form) else min(settings.weight_bytes, _engine_width(settings))
+    )
     name = path_name(settings)
     head_width = settings.compute_bytes if settings.autocast else stream
     return Recipe(
@@ -67,7 +69,8 @@ def recipe_of(settings: Settings, model: Model, form: WeightFormat, objective: O
         expands_keys=settings.release.expands_keys,
         code=settings.release.code,
         loss=objective.loss or logit_bytes(settings, name, head_width, remote_code(settings, model)),
-        fused_loss=name == "fused_linear" and objective.loss is None,
+        fused_loss=name in FUSED and objective.loss is None,
+        compiled_chunks=name == "fused_by_free_memory",
         scores=objective.scores,
         compiled=settings.compiled,
         fp8=settings.card.compute_dtype is not None and settings.card.compute_dtype.startswith("fp8"),

@@ -169,7 +169,9 @@ def settings(workload: Workload) -> Settings:
     weight = _weight_bytes(workload, card, release, raised)
     compute = _compute_bytes(card, release, 2 if raised and not fp32_stream else weight, quantized)
     adapters, rank, dropout = adapters_of(workload, card, read, release, libraries)
-    autocast = not fp32_stream and _autocast(card, release, sharding, weight=weight, compute=compute, quantized=quantized)
+    autocast = not fp32_stream and _autocast(
+        card, release, sharding, weight=weight, compute=compute, quantized=quantized
+    )
     adapter = _adapter_bytes(card, release, libraries, sharding, weight=weight, quantized=quantized)
     return Settings(
         card=card,
@@ -273,7 +275,7 @@ def _width(name: str | None) -> int | None:
     return DTYPE_BYTES.get(name, _PRECISION_ALIASES.get(name, 2))
 
 
-def _weight_bytes(workload: Workload, card: Training, release: FrameworkRelease, raised: int | None) -> int:
+def _weight_bytes(workload: Workload, card: Training, release: FrameworkRelease, raised: int | None = None) -> int:
     stated = _width(card.weight_dtype)
     if stated is not None or raised is not None:
         return stated or raised or 2

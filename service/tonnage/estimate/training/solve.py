@@ -170,7 +170,9 @@ def _batch(whole: _Job, share: Share, longest: int) -> Batch:
     length = -(-longest // job.context_parallel_size)
     padded = -(-length // 128) * 128 * job.micro_batch_size * objective.sequences
     if objective.loss is None:
-        scored = scored_tokens(path_name(job), whole.base.workload.model, scored)
+        gpu = whole.base.workload.gpu
+        free = None if gpu is None else gpu.memory_usable_bytes - share.resident_bytes
+        scored = scored_tokens(path_name(job), whole.base.workload.model, scored, free)
     return Batch(tokens, length, padded, scored, share.in_flight)
 
 

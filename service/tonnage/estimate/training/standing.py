@@ -30,6 +30,7 @@ from tonnage.laws.pool_regimes import Ratio
 from tonnage.laws.training_sharding import in_flight, interleaved_in_flight
 from tonnage.spec.card import Training
 from tonnage.spec.facts import WeightFormat
+from tonnage.spec.framework import FrameworkRelease
 from tonnage.spec.model import Model
 from tonnage.spec.report import Finding, MemoryItem
 from tonnage.spec.workload import Workload
@@ -88,7 +89,7 @@ class Regime(NamedTuple):
 
 
 class Asked:
-    """A workload by what the job depends on: its training card by content, facts by identity, of the GPU only what it computes in."""
+    """A workload by what the job depends on: its card by content, facts by identity, of the GPU what it computes in."""
 
     __slots__ = ("hash", "key", "workload")
 
@@ -105,6 +106,7 @@ class Asked:
             workload.card.weights.bytes,
             workload.profile_certain,
             workload.gpu is None or workload.gpu.computes_bf16,
+            _decisive_memory(workload),
         )
         self.hash = hash((self.key[0], self.key[1], self.key[2]))
 
@@ -113,6 +115,13 @@ class Asked:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Asked) and self.key == other.key
+
+
+def _decisive_memory(workload: Workload) -> int | None:
+    """Memory of the card where a framework cuts its loss by what is free of it. [bytes]"""
+    release = workload.profile
+    by_memory = isinstance(release, FrameworkRelease) and release.losses.fused_linear == "fused_by_free_memory"
+    return workload.gpu.memory_usable_bytes if by_memory and workload.gpu is not None else None
 
 
 def standing(workload: Workload) -> Standing:
