@@ -129,7 +129,7 @@ def quantized_input(*, tokens: int, width: int, element_bytes: int = 1) -> int:
 
 def dequantized_matrix(*, rows: int, columns: int, element_bytes: int) -> int:
     """
-    A bitsandbytes matrix written out before it is multiplied with more than one token.
+    A packed matrix written out before it is multiplied with more than one token (bitsandbytes), or with 256 (AWQ).
 
     Args:
         rows: Output features of the widest matrix that is quantized on its own. [elements]
@@ -141,9 +141,33 @@ def dequantized_matrix(*, rows: int, columns: int, element_bytes: int) -> int:
 
     Source:
         bitsandbytes-foundation/bitsandbytes bitsandbytes/autograd/_functions.py MatMul4Bit.forward;
-        vllm-project/vllm@0.8.5 vllm/model_executor/layers/quantization/bitsandbytes.py apply_bnb_4bit (shards apart)
+        vllm-project/vllm@0.8.5 vllm/model_executor/layers/quantization/bitsandbytes.py apply_bnb_4bit (shards apart),
+        layers/quantization/awq.py apply (FP16_MATMUL_HEURISTIC_CONDITION)
     """
     return rows * columns * element_bytes
+
+
+def split_matmul(*, tokens: int, columns: int, element_bytes: int) -> int:
+    """
+    A product of AWQ weights that is computed in eight parts of its inner side, and their sum.
+
+    Args:
+        tokens: Tokens of the pass. [tokens]
+        columns: Output features of the matrix. [elements]
+        element_bytes: dtype of the model. [bytes]
+
+    Returns:
+        Transient size. [bytes]
+
+    Source:
+        vllm-project/vllm@0.2.7 vllm/model_executor/layers/quantization/awq.py apply_weights (pack_factor is split_k_iters),
+        csrc/quantization/awq/gemm_kernels.cu awq_gemm; issue 2382: Mixtral on two A100, 20 GiB beside the weights
+    """
+    return (_SPLITS + 1) * tokens * columns * element_bytes
+
+
+_SPLITS = 8
+"""Partial products of an AWQ matrix, as many as values are packed in 32 bits. [unitless]"""
 
 
 def pipeline_handover(*, tokens: int, hidden_size: int, element_bytes: int) -> int:

@@ -462,3 +462,14 @@ def test_an_image_longer_than_a_request_is_profiled_whole_by_releases_with_one_e
 def test_old_cards_run_v1_once_v0_is_gone(version, tokens):
     found = answer({"engine_version": version, "dtype": "float16", "max_model_len": 4_096}, {"gpu": "t4"})
     assert expected(found, "profile", "activations") == (tokens + 256 + 256) * 4_096 * 2  # the batch, 256 rows twice
+
+
+@pytest.mark.parametrize(
+    ("version", "graphs", "outside"), [("0.2.4", False, 0), ("0.2.5", False, 1), ("0.2.6", True, 1)]
+)
+def test_the_first_releases_captured_nothing_and_counted_tensors_only(version, graphs, outside):
+    found = answer({"engine_version": version, "max_model_len": 2048})
+    held = {item.component: item.bytes.expected for p in found.loads[0].phases for item in p.items}
+
+    assert graphs is ("cuda_graphs" in held)
+    assert outside == (held.get("framework", 0) > 0)

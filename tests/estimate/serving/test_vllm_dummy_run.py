@@ -21,6 +21,7 @@ def chosen(**more):
         "keeps_gate_up": False, "max_model_len": 64, "max_num_seqs": 4, "block_size": 16, "runner_v2": False, "rows": 8,
         "multiprocessors": 10, "speculative_tokens": 0, "images": True, "videos": False, "images_per_prompt": 1,
         "encoder_replicated": False, "major": 9, "data_centre": False, "sampler_optional": False,
+        "awq_matmul": None,
     }  # fmt: skip
     return SimpleNamespace(release=SimpleNamespace(**release), **usual | more)
 
@@ -55,6 +56,25 @@ def test_a_mixture_is_four_streams_its_experts_and_a_flush_of_the_cache():
     assert 4 * STREAM + 5000 == forward(shape(experts=object()), chosen(eager=True), experts=5000).activations
     assert 4 * STREAM + 5000 == forward(shape(experts=object()), chosen(legacy=True), experts=5000).activations
     assert 3 * STREAM + TOKENS * WIDTH == forward(shape(), experts=50_000).activations
+
+
+def test_awq_weights_are_written_out_or_multiplied_in_parts():
+    dense = forward(shape(mlp_width=400)).activations
+    written = forward(shape(mlp_width=400), chosen(awq_matmul="dequantize")).activations
+    parts = forward(shape(mlp_width=400), chosen(awq_matmul="split")).activations
+
+    assert 2 * 400 * HIDDEN * WIDTH == written - dense
+    assert 3 * STREAM + 9 * TOKENS * 2 * 400 * WIDTH == parts
+    assert dense == forward(shape(mlp_width=400), chosen(awq_matmul="marlin")).activations
+
+
+def test_the_experts_of_that_time_were_whole_on_their_rank():
+    found = shape(experts=SimpleNamespace(width=200))
+
+    assert (
+        3 * STREAM + 9 * TOKENS * 2 * 400 * WIDTH
+        == forward(found, chosen(awq_matmul="split"), rank(ranks=2)).activations
+    )
 
 
 def test_a_latent_is_projected_for_the_whole_context():

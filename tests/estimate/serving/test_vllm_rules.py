@@ -42,6 +42,7 @@ def release(**more):
         "checkpointed_states": (), "block_size": 16, "mla_block_sizes": {"10": 128}, "v0_chunked_prefill_tokens": 512,
         "capture_limits_by_model_type": {}, "capture_limit": 512, "capture_limit_blackwell": None,
         "captures_by_requests": True, "capture_step_above_256": 16, "since": "0.1", "gpu_memory_utilization": 0.9,
+        "cudagraph_mode": "full_and_piecewise", "awq_matmul": "marlin",
         "tiers": (
             tier("amd", names=("mi300",)), tier("big", minimum=70, except_names=("a100",)), tier("small"),
         ),
@@ -440,3 +441,19 @@ def test_a_model_type_with_limits_of_its_own():
     assert sizes(50, 16) == captured(made=mine, tokens=50, **own)
     assert sizes(100) == captured(Vllm(cudagraph_max_capture_size=100), mine, **own)
     assert sizes(largest(64)) == captured(**own)
+
+
+@pytest.mark.parametrize(
+    ("matmul", "family", "major", "expected"),
+    [
+        ("marlin", "awq", 8, "marlin"),
+        ("marlin", "awq", 7, "dequantize"),
+        ("dequantize", "awq", 9, "dequantize"),
+        ("split", "awq", 9, "split"),
+        ("split", "gptq", 9, None),
+    ],
+)
+def test_marlin_multiplies_awq_weights_on_gpus_of_its_time_only(matmul, family, major, expected):
+    workload = SimpleNamespace(weight_format=SimpleNamespace(family=family))
+
+    assert expected == rules.awq_matmul(release(awq_matmul=matmul), workload, major)

@@ -182,16 +182,36 @@ def _forward(shape: RankShape, settings: Settings, rank: Rank, *, experts: int, 
         dense += serving_activations.dequantized_matrix(
             rows=shape.mlp_width, columns=shape.hidden_size, element_bytes=width
         )
+    if settings.awq_matmul == "dequantize" and dense:
+        dense += serving_activations.dequantized_matrix(
+            rows=_joined(shape, shape.mlp_width), columns=shape.hidden_size, element_bytes=width
+        )
     if family == "int8":
         dense += serving_activations.quantized_input(tokens=tokens, width=shape.mlp_width)
     attention = 3 * stream + tokens * shape.attention_width * width
     mixture = 4 * stream + experts + _flush(settings) if shape.experts is not None else 0
     latent = 3 * stream + _context_projection(shape, settings) if shape.mla is not None else 0
-    widest = max(dense, attention, mixture, latent)
+    split = 3 * stream + _split_matmul(shape, settings, rank) if settings.awq_matmul == "split" else 0
+    widest = max(dense, attention, mixture, latent, split)
     handover = 0 if rank.last else serving_activations.pipeline_handover(
         tokens=tokens, hidden_size=shape.hidden_size, element_bytes=width
     )  # fmt: skip
     return Branch(name="forward", activations=widest + handover, vision=kept)
+
+
+def _joined(shape: RankShape, width: int) -> int:
+    """Columns of gate and up projection, which are one matrix. [elements]"""
+    return width * (2 if shape.gated else 1)
+
+
+def _split_matmul(shape: RankShape, settings: Settings, rank: Rank) -> int:
+    """The widest matrix is gate and up of a layer, or of an expert, which that time left whole on its rank. [bytes]"""
+    whole = shape.experts.width * rank.tensor_parallel_size if shape.experts is not None else 0
+    return serving_activations.split_matmul(
+        tokens=settings.max_num_batched_tokens,
+        columns=_joined(shape, max(shape.mlp_width, whole)),
+        element_bytes=settings.element_bytes,
+    )
 
 
 def _dense(shape: RankShape, settings: Settings, ranks: int) -> int:

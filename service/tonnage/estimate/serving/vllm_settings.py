@@ -8,7 +8,7 @@ from tonnage.estimate.caches import DTYPE_BYTES, plain_kv_format
 from tonnage.estimate.identity_cache import remembered
 from tonnage.laws import cuda_graphs
 from tonnage.spec import card
-from tonnage.spec.engines.vllm import BatchTier, Core, V0Feature
+from tonnage.spec.engines.vllm import AwqMatmul, BatchTier, Core, V0Feature
 from tonnage.spec.engines.vllm import Vllm as Release
 from tonnage.spec.facts import Gpu, KvFormat
 from tonnage.spec.model import Model
@@ -75,6 +75,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Host and GPU share one memory."""
     keeps_gate_up: bool
     """The model's code keeps gate and up projection alive until the MLP is done."""
+    awq_matmul: AwqMatmul | None
+    """How AWQ weights are multiplied; None for weights of another kind."""
     assumptions: tuple[Assumption, ...]
 
     @property
@@ -181,6 +183,7 @@ class _Reader:
             rocm=gpu is not None and gpu.vendor == "amd",
             unified_memory=gpu is not None and gpu.unified_memory,
             keeps_gate_up=self.model.model_type not in release.rebinding_model_types,
+            awq_matmul=awq_matmul(release, self.workload, major),
             assumptions=tuple(self.notes),
         )
 
@@ -226,7 +229,7 @@ class _Reader:
 
     def captures(self, seqs: int, tokens: int, speculative: int, legacy: bool, major: int) -> tuple[int, ...]:
         serving, release = self.serving, self.release
-        if serving.enforce_eager:
+        if serving.enforce_eager or release.cudagraph_mode == "none":
             return ()
         if serving.cudagraph_capture_sizes is not None:
             return tuple(sorted(serving.cudagraph_capture_sizes))
@@ -261,6 +264,17 @@ def compute_capability(gpu: Gpu | None) -> tuple[int, int]:
         return 0, 0
     major, _, minor = gpu.compute_capability.partition(".")
     return (int(major), int(minor or 0)) if major.isdigit() else (0, 0)
+
+
+MARLIN_SINCE = 8
+"""Major compute capability from which group formats are repacked for Marlin."""
+
+
+def awq_matmul(release: Release, workload: Workload, major: int) -> AwqMatmul | None:
+    """How AWQ weights are multiplied: Marlin needs a GPU of its time; None for weights of another kind."""
+    if workload.weight_format.family != "awq":
+        return None
+    return "dequantize" if release.awq_matmul == "marlin" and major < MARLIN_SINCE else release.awq_matmul
 
 
 def has_v0(release: Release) -> bool:

@@ -10,7 +10,7 @@ from tonnage.estimate.fused_projections import with_whole_projections
 from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.resident import resident_tensors, unsplit_remainders
 from tonnage.estimate.serving.moe_kernels import Kernel
-from tonnage.estimate.serving.vllm_settings import Settings
+from tonnage.estimate.serving.vllm_settings import MARLIN_SINCE, Settings
 from tonnage.estimate.weights import StageWeights, WeightRules, stage_weights
 from tonnage.laws import serving_buffers
 from tonnage.spec.card import Placement, ServingLora
@@ -45,8 +45,6 @@ _TOWERS = frozenset({"vision", "projector"})
 _DRAFTS = frozenset({"mtp"})
 _MACHETE = 9
 """Major compute capability of the GPUs that Machete is written for."""
-_MARLIN_SINCE = 8
-"""Major compute capability from which group formats are repacked for Marlin."""
 
 
 @remembered()
@@ -120,7 +118,7 @@ def loaded_weights(workload: Workload, settings: Settings, kernel: Kernel) -> Lo
     expert_cut = 1 if experts > 1 else placement.tensor_parallel_size
     rules = weight_rules(
         settings.release,
-        marlin=settings.major >= _MARLIN_SINCE,
+        marlin=settings.major >= MARLIN_SINCE,
         images=settings.images,
         encoder_replicated=settings.encoder_replicated,
         mxfp4_backend=kernel.name if kernel.family == "mxfp4" else "",

@@ -20,6 +20,9 @@ class BatchTier(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_num_seqs: int
 
 
+AwqMatmul = Literal["split", "dequantize", "marlin"]
+
+
 class NonTorch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Increase outside torch that a start-up log calls non-torch; measured constants, see the release's source. [bytes]"""
 
@@ -169,7 +172,7 @@ class Vllm(Release, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cold_compile_bytes: int = 0
     """What compiling inside the profile run takes when nothing is cached yet, on cards not for data centres. [bytes]"""
 
-    cudagraph_mode: Literal["decode", "piecewise", "full_and_piecewise"]
+    cudagraph_mode: Literal["none", "decode", "piecewise", "full_and_piecewise"]
     captures_by_requests: bool = True
     """The largest default capture is twice max_num_seqs, as far as the limit goes; else it is the limit."""
     cudagraph_specialize_lora: bool = False
@@ -232,6 +235,8 @@ class Vllm(Release, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Windows also reserve the batches in flight (asynchronous scheduling)."""
     concurrency_by_tokens: bool = False
     """The printed concurrency is tokens by length, not blocks by the blocks of a request; in V0 always."""
+    awq_matmul: AwqMatmul
+    """How many tokens are multiplied with AWQ weights: in parts that are summed, with a matrix written out, or by Marlin."""
     awq_scaled_zeros: bool = False
     """AWQ runs on Machete where the GPU has it (9.0), which keeps zeros multiplied with their scales, in 16 bit."""
     expands_bitsandbytes_scales: bool = False
