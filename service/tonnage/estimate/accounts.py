@@ -46,9 +46,7 @@ def comparing(workload: Workload) -> Callable[[Workload], Deciding]:
         What of the account decides, of the same card on any GPU and placement. An engine that tells it apart works out only
         that, and nothing of it is kept; otherwise it follows from the account.
     """
-    from tonnage.estimate import serving  # noqa: PLC0415  (as in `_account`)
-
-    apart = None if workload.serving is None else serving.comparing(workload)
+    apart = _apart(workload)
     if apart is None:
         return lambda placed: decisive(account_of(placed))
     of_card = workload.findings
@@ -59,6 +57,18 @@ def comparing(workload: Workload) -> Callable[[Workload], Deciding]:
         return replace(found, findings=found.findings + of_card) if of_card else found
 
     return deciding
+
+
+def _apart(workload: Workload) -> Callable[[Workload], Deciding] | None:
+    if workload.serving is not None:
+        from tonnage.estimate.serving import comparing as comparison  # noqa: PLC0415  (as in `_account`)
+
+        return comparison(workload)
+    if workload.training is not None:
+        from tonnage.estimate.training import deciding  # noqa: PLC0415  (as in `_account`)
+
+        return deciding
+    return None
 
 
 def decisive(account: Account) -> Deciding:

@@ -1,5 +1,5 @@
 """Fine-tuning and training: states, activations, loss, sharding, phases."""
 
-from tonnage.estimate.training.account import account
+from tonnage.estimate.training.account import account, deciding
 
-__all__ = ["account"]
+__all__ = ["account", "deciding"]

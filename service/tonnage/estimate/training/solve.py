@@ -1,4 +1,4 @@
-"""A training job before any GPU is named: what each stage's rank holds and when, as items. /fit asks it of many cards."""
+"""A training job before any GPU is named: what each stage's rank holds and when. /fit asks it of many cards."""
 
 from typing import NamedTuple
 
@@ -6,14 +6,13 @@ import msgspec
 
 from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.training.adapters import key_value_width
-from tonnage.estimate.training.bands import Band, expected_reach, least_reached, may_fall_short
+from tonnage.estimate.training.bands import Band, expected_reach, may_fall_short
 from tonnage.estimate.training.host import host_of
-from tonnage.estimate.training.items import phase_items
 from tonnage.estimate.training.losses import path_name, scored_tokens
 from tonnage.estimate.training.objectives import Objective
 from tonnage.estimate.training.phases import named_phases, other_moments
 from tonnage.estimate.training.settings import Settings
-from tonnage.estimate.training.sharding import Held, paged_share
+from tonnage.estimate.training.sharding import Held
 from tonnage.estimate.training.sizes import Rank
 from tonnage.estimate.training.standing import Asked, Regime, Share, Standing, regime, standing
 from tonnage.estimate.training.step import Batch, Moment, highest
@@ -22,34 +21,26 @@ from tonnage.laws.activations import stale_inputs
 from tonnage.laws.adapters import prefix_cache
 from tonnage.laws.loss import causal_upcast
 from tonnage.laws.pool_regimes import Ratio
-from tonnage.spec.report import Finding, Host, MemoryItem
+from tonnage.laws.reserved import unavoidable, whole_share
+from tonnage.spec.report import Amount, Finding, Host
 from tonnage.spec.workload import Workload
 
 
 class Stage(NamedTuple):
     """One pipeline stage's rank, whatever the card."""
 
-    stage: int
-    ranks: tuple[int, ...]
-    resident: tuple[MemoryItem, ...]
-    resident_bytes: int
-    loading: tuple[MemoryItem, ...]
-    """Weights as they arrive; more where the whole model passes through the GPU before it is cut."""
-    loading_bytes: int
+    share: Share
+    """What stays whatever the micro-batch."""
     moments: tuple[Moment, ...]
     """Highest points of forward, backward and optimizer step."""
     most: tuple[Moment, ...]
     """The same where the longest batch reaches a length that is only a cap."""
-    phases: tuple[tuple[MemoryItem, ...], ...]
-    """Items alive at each, resident ones first."""
     ratios: tuple[Ratio, ...]
     """How the allocator's pool compares with its tensors, at each."""
+    needed: Amount
+    """What the pool must hold once it has given back the rest: tensors, and fragments that remain. [bytes]"""
     open_loss: int
     """What a plain loss in fp32 would take beyond the one assumed, where none is stated. [bytes]"""
-    paged: int
-    """States in unified memory. [bytes]"""
-    whole_weights: int
-    """Weights before data parallelism cuts them. [bytes]"""
 
 
 class Solved(msgspec.Struct, frozen=True, eq=False):
@@ -118,36 +109,55 @@ class _Job(NamedTuple):
 
 
 def _stage(whole: _Job, share: Share, named: tuple[str, ...]) -> Stage:
-    job, (_, _, band, of_step), rank = whole.settings, whole.regime, share.rank
-    ratios: tuple[Ratio, ...] = of_step
-    least, reach = least_reached(job), expected_reach(job)
+    job = whole.settings
+    ratios: tuple[Ratio, ...] = whole.regime.ratios
+    reach = expected_reach(job)
     most = _moments(whole, share, _batch(whole, share, job.sequence_length))
     worst = max(most, key=_total)
     moments = most if reach == 1 else _moments(whole, share, _batch(whole, share, round(reach * job.sequence_length)))
     if named or whole.base.objective.generates:
         others = _others(whole, share, named)
         moments, most, ratios = (*moments, *others), (*most, *others), (*ratios, *(ratios[0] for _ in others))
-    resident, size = share.resident, share.resident_bytes
-    return Stage(
-        stage=rank.stage,
-        ranks=share.ranks,
-        resident=resident,
-        resident_bytes=size,
-        loading=share.loading,
-        loading_bytes=share.holds.load,
-        moments=moments,
-        most=most,
-        phases=tuple(
-            [
-                phase_items(m, resident, size, band, quantized=job.quantized, least=least / reach, most=full.total)
-                for m, full in zip(moments, most, strict=True)
-            ]
-        ),
-        ratios=ratios,
-        open_loss=0 if job.card.cross_entropy is not None else _open_loss(whole, worst),
-        paged=paged_share(job, rank.paged),
-        whole_weights=rank.sizes.weights,
+    open_loss = 0 if job.card.cross_entropy is not None else _open_loss(whole, worst)
+    return Stage(share, moments, most, ratios, _needed(whole, share, max(most, key=_total), open_loss), open_loss)
+
+
+def _needed(whole: _Job, share: Share, worst: Moment, open_loss: int) -> Amount:
+    """
+    Tensors at the worst moment, and the fragments that remain when the allocator has given back the rest.
+
+    Where the length is only a cap, the low end is that of a batch that reaches 70 % of it; where the loss is not stated,
+    the high end is that of one over all logits in fp32.
+    """
+    band, loading = whole.regime.band, share.holds.load
+    moving = worst.total - worst.gradients
+    kept = share.resident_bytes + worst.gradients
+    allocated = max(kept + moving, loading)
+    low = max(kept + moving_least(whole.settings, moving), loading)
+    return Amount(
+        int(low * (1 - band.below)),
+        allocated + unavoidable(transient=moving, percent=4),
+        int(allocated * (1 + band.above)) + _stuck(whole.settings, allocated, moving) + open_loss,
     )
+
+
+PINNED = 135
+"""
+Most that a full card holds over its tensors where parameters are gathered and freed. [percent]
+
+Source: tests/measured/heldout_training_decisions.json#lf-6531
+"""
+
+
+def _stuck(job: Settings, allocated: int, moving: int) -> int:
+    """Most that the allocator cannot give back: where parameters are gathered and freed, live blocks pin its segments. [bytes]"""
+    most = unavoidable(transient=moving, percent=12)
+    return max(most, whole_share(allocated=allocated, ratio_percent=PINNED)) if job.sharding == "zero3" else most
+
+
+def moving_least(job: Settings, moving: int) -> int:
+    """What comes and goes if the length is only a cap: a batch that reaches 70 % of it. [bytes]"""
+    return moving * 7 // 10 if may_fall_short(job) else moving
 
 
 def _others(whole: _Job, share: Share, named: tuple[str, ...]) -> list[Moment]:
@@ -244,8 +254,3 @@ def _open_loss(whole: _Job, worst: Moment) -> int:
     path = causal_upcast(logit_bytes=job.compute_bytes)
     tokens = job.tokens * whole.base.objective.sequences // job.tensor_parallel_size
     return max(0, int(path[2] * model.vocab_size * tokens) - worst.total + worst.gradients)
-
-
-def moving_least(solved_job: Solved, moving: int) -> int:
-    """What comes and goes if the length is only a cap: a batch that reaches 70 % of it. [bytes]"""
-    return moving * 7 // 10 if may_fall_short(solved_job.settings) else moving

@@ -21,7 +21,7 @@ from tonnage.estimate.training.profile import StepProfile, offloaded, step_profi
 from tonnage.estimate.training.recipe import Recipe
 from tonnage.estimate.training.recipes import closed_form, masks_windows, recipe_of
 from tonnage.estimate.training.settings import FSDP, Settings, settings
-from tonnage.estimate.training.sharding import Held, held
+from tonnage.estimate.training.sharding import Held, held, paged_share
 from tonnage.estimate.training.sizes import Rank, ranks_of
 from tonnage.estimate.training.states import causal_masks, loaded_format
 from tonnage.estimate.training.usual import encodes_only, scoring_model, usual_model
@@ -54,6 +54,8 @@ class Share(NamedTuple):
     """Weights as they arrive; more where the whole model passes through the GPU before it is cut."""
     in_flight: int
     """Micro-batches whose activations are held. [unitless]"""
+    paged: int
+    """States in unified memory. [bytes]"""
 
 
 class Standing(msgspec.Struct, frozen=True, eq=False):
@@ -224,6 +226,7 @@ def _share(workload: Workload, job: Settings, objective: Objective, rank: Rank) 
         resident_bytes=sum(i.bytes.expected for i in resident),
         loading=_loading(holds, resident, upcast=job.release.tables_upcast_at_load),
         in_flight=_in_flight(job, rank),
+        paged=paged_share(job, rank.paged),
     )
 
 
