@@ -9,8 +9,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
+from tests.waiting import SECONDS, free_port
 
 
 class Process:
@@ -23,18 +25,29 @@ class Process:
 
     def connect(self) -> socket.socket:
         connection = socket.create_connection(("127.0.0.1", self.port))
-        connection.settimeout(20)
+        connection.settimeout(SECONDS)
         return connection
+
+    def get(self, path: str, **more: Any) -> httpx.Response:
+        return httpx.get(self.url + path, timeout=SECONDS, **more)
+
+    def post(self, path: str, **more: Any) -> httpx.Response:
+        return httpx.post(self.url + path, timeout=SECONDS, **more)
+
+    def metric(self, start: str) -> float:
+        lines = self.get("/metrics").text.splitlines()
+        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(start))
 
     def terminate(self) -> None:
         self.process.send_signal(signal.SIGTERM)
 
+    def exit_status(self) -> int:
+        return self.process.wait(SECONDS)
+
 
 @contextmanager
 def serving(log: Path | None = None, **settings: object) -> Iterator[Process]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     environment = {
         **os.environ,
         **{f"TONNAGE_{name.upper()}": str(value) for name, value in settings.items()},
@@ -52,23 +65,42 @@ def serving(log: Path | None = None, **settings: object) -> Iterator[Process]:
 
 
 def wait_until_ready(port: int, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 2 * SECONDS
     while time.monotonic() < deadline:
         assert process.poll() is None, "the server ended"
         try:
-            if httpx.get(f"http://127.0.0.1:{port}/readyz").status_code == 200:
+            if httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=SECONDS).status_code == 200:
                 return
         except httpx.TransportError:
-            time.sleep(0.05)
+            pass
+        time.sleep(0.05)
     raise RuntimeError("the server is not ready in time")
 
 
-def until_closed(connection: socket.socket) -> tuple[bytes, float]:
-    """What still comes, and how long it takes until the other side hangs up."""
-    started, received = time.monotonic(), b""
+def until_closed(connection: socket.socket) -> bytes:
+    """What still comes until the other side hangs up."""
+    received = b""
     try:
         while part := connection.recv(65_536):
             received += part
     except ConnectionResetError:
         pass
-    return received, time.monotonic() - started
+    return received
+
+
+def until_it_ends_with(connection: socket.socket, end: bytes) -> bytes:
+    """What comes until it ends so."""
+    received = b""
+    while not received.endswith(end):
+        part = connection.recv(65_536)
+        assert part, received
+        received += part
+    return received
+
+
+def begun(process: Process, head: bytes) -> socket.socket:
+    """A request whose head says `Expect: 100-continue`, once the service waits for its body."""
+    connection = process.connect()
+    connection.sendall(head)
+    until_it_ends_with(connection, b"HTTP/1.1 100 Continue\r\n\r\n")
+    return connection

@@ -2,15 +2,20 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 from tests.api.conftest import in_process
-from tests.api.serving import serving
+from tests.api.serving import serving, until_closed
+from tests.waiting import until
 
+from tonnage import evidence
 from tonnage.api.app import create_app
+from tonnage.api.batch import _TURN_SECONDS
 from tonnage.api.settings import Settings
 
 LINES = {"content-type": "application/x-ndjson"}
@@ -128,36 +133,46 @@ async def test_a_batch_with_another_accept_is_a_406(client: httpx.AsyncClient) -
     assert 406 == answer.status_code
 
 
-def test_a_long_batch_flows_both_ways_and_other_requests_get_their_turn() -> None:
-    with serving(access_log="false", deadline_seconds=3) as process:
-        asyncio.run(_long_batch(process.url))
+def test_a_batch_flows_both_ways_and_other_requests_get_their_turn() -> None:
+    """Lines of which each is sent when the one before is answered."""
+    with serving(access_log="false", deadline_seconds=600) as process, process.connect() as connection:
+        head = "POST /estimate?fields=required HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-ndjson\r\n"
+        connection.sendall(head.encode() + b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n")
+        received = b""
+        for number in range(1, 6):
+            connection.sendall(chunk(count(number) + b"\n"))
+            while received.count(b'{"required"') < number:
+                received += connection.recv(65_536)
+            assert 200 == process.get("/healthz").status_code
+        connection.sendall(chunk(b""))
+        received += until_closed(connection)
+
+    assert received.startswith(b"HTTP/1.1 200 ")
+    assert 5 == received.count(b'{"required"')
 
 
-async def _long_batch(url: str) -> None:
-    lines = 5_000
-    waits: list[float] = []
-    done = asyncio.Event()
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
 
-    async def pieces() -> AsyncIterator[bytes]:
-        for start in range(0, lines, 100):
-            yield b"".join(count(n + 1) + b"\n" for n in range(start, start + 100))
 
-    async def watch(client: httpx.AsyncClient) -> None:
-        while not done.is_set():
-            started = asyncio.get_running_loop().time()
-            assert 200 == (await client.get("/healthz")).status_code
-            waits.append(asyncio.get_running_loop().time() - started)
-            await asyncio.sleep(0.02)
+async def test_between_the_lines_of_a_batch_that_is_there_at_once_others_get_their_turn() -> None:
+    app = create_app(Settings(access_log=False))
+    asked: list[int] = []
 
-    async with httpx.AsyncClient(base_url=url, timeout=60) as client:
-        watcher = asyncio.create_task(watch(client))
-        answer = await client.post("/estimate?fields=required", content=pieces(), headers=LINES)
-        done.set()
-        await watcher
+    def estimate(catalog: Any, card: Any, *, fetch: Any = None) -> Any:
+        asked.append(card.model.parameters)
+        time.sleep(2 * _TURN_SECONDS)
+        return evidence.estimate(catalog, card, fetch=fetch)
 
-    assert lines == answer.content.count(b"\n")
-    assert len(waits) > 5
-    assert sorted(waits)[len(waits) // 2] < 0.5
+    app.runtime.desk.sizing = msgspec.structs.replace(app.runtime.desk.sizing, estimate=estimate)
+    async with in_process(app) as client:
+        batch = asyncio.create_task(answered(client, b"\n".join(count(number) for number in range(1, 61))))
+        await until(lambda: asked)
+        assert 200 == (await client.get("/healthz")).status_code
+        before = len(asked)
+        answers = await batch
+
+    assert 1 <= before < 60 == len(answers)
 
 
 def test_a_caller_that_stops_sending_is_not_waited_for() -> None:
@@ -166,9 +181,7 @@ def test_a_caller_that_stops_sending_is_not_waited_for() -> None:
             b"POST /estimate HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-ndjson\r\nContent-Length: 1000\r\n\r\n"
         )
         connection.sendall(head + count(1) + b"\n")
-        received = b""
-        while part := connection.recv(65_536):
-            received += part
+        received = until_closed(connection)
 
     assert received.startswith(b"HTTP/1.1 200 ")
     assert b'"total":1,' in received

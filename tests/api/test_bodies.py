@@ -1,17 +1,21 @@
 """Large bodies are bounded one by one and all together; what takes long does not hold up what is quick."""
 
+import asyncio
 import json
 import socket
-import time
+import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from typing import Any
 
 import httpx
+import msgspec
 import pytest
 from tests.api.conftest import in_process
 from tests.api.serving import Process, serving
+from tests.waiting import SECONDS, until, wait_for
 
+from tonnage import evidence
 from tonnage.api.app import create_app
 from tonnage.api.bodies import Held
 from tonnage.api.problems import ProblemError
@@ -20,15 +24,19 @@ from tonnage.api.settings import Settings
 LIMIT = 200_000
 JSON = {"content-type": "application/json"}
 QUICK = {"model": {"parameters": 7 * 10**9}}
+CONFIG = {
+    "model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "vocab_size": 256,
+    "num_attention_heads": 4, "num_key_value_heads": 2,
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def process() -> Iterator[Process]:
-    with serving(bodies_limit_bytes=LIMIT, deadline_seconds=5, access_log="false") as process:
+    with serving(bodies_limit_bytes=LIMIT, deadline_seconds=600, access_log="false") as process:
         yield process
 
 
-def begun(process: Process, sent: int, kind: str = "application/json") -> socket.socket:
+def partly_sent(process: Process, sent: int, kind: str = "application/json") -> socket.socket:
     """A request whose body has come in part."""
     connection = process.connect()
     head = f"POST /estimate HTTP/1.1\r\nHost: a\r\nContent-Type: {kind}\r\nContent-Length: 1000000\r\n\r\n"
@@ -42,18 +50,19 @@ def test_large_bodies_together_have_a_limit_and_small_ones_pass(process: Process
     body = json.dumps(large).encode() + b" " * 100_000
     with ExitStack() as stack:
         for _ in range(2):
-            stack.enter_context(begun(process, 90_000, kind))
-        deadline = time.monotonic() + 4
-        while (refused := httpx.post(f"{process.url}/estimate", content=body, headers=JSON)).status_code != 503:
-            assert time.monotonic() < deadline
-        small = httpx.post(f"{process.url}/estimate", json=QUICK)
+            stack.enter_context(partly_sent(process, 90_000, kind))
+        wait_for(lambda: large_one(process, body).status_code == 503)
+        refused = large_one(process, body)
+        small = process.post("/estimate", json=QUICK)
 
-    assert "/problems/overloaded" == refused.json()["type"]
+    assert (503, "/problems/overloaded") == (refused.status_code, refused.json()["type"])
     assert "retry-after" in refused.headers
     assert 200 == small.status_code
-    deadline = time.monotonic() + 4
-    while httpx.post(f"{process.url}/estimate", content=body, headers=JSON).status_code != 200:
-        assert time.monotonic() < deadline, "what was held is released with its connection"
+    wait_for(lambda: large_one(process, body).status_code == 200)
+
+
+def large_one(process: Process, body: bytes) -> httpx.Response:
+    return process.post("/estimate", content=body, headers=JSON)
 
 
 def test_one_body_alone_may_be_larger_than_the_limit_of_all() -> None:
@@ -88,19 +97,39 @@ async def test_a_body_of_very_many_lists_is_too_large(client: httpx.AsyncClient)
     assert 413 == answer.status_code
 
 
-def test_quick_questions_are_answered_while_a_long_one_is_worked_on(process: Process) -> None:
-    config = {
-        "model_type": "gemma3n_text", "hidden_size": 2048, "num_attention_heads": 8, "num_key_value_heads": 2,
-        "vocab_size": 262144, "head_dim": 256, "num_kv_shared_layers": 0, "num_hidden_layers": 90,
-        "intermediate_size": [1024 + 64 * n for n in range(90)],
-    }  # fmt: skip
-    long = {"model": {"config": config}, "training": {"method": "lora"}, "placement": {"gpu": "h100-sxm"}}
-    long["failure"] = {"phase": "backward"}
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(httpx.post, f"{process.url}/estimate", json=long, timeout=60)
-        answered = 0
-        while not waiting.done():
-            answered += httpx.post(f"{process.url}/estimate", json=QUICK).status_code == 200
+async def test_quick_questions_are_answered_while_a_long_one_is_worked_on() -> None:
+    app = create_app(Settings(access_log=False, deadline_seconds=600))
+    begun, may_end = threading.Event(), threading.Event()
 
-    assert waiting.result().status_code in (200, 503)
-    assert answered > 5
+    def estimate(catalog: Any, card: Any, *, fetch: Any = None) -> Any:
+        if card.failure is not None:
+            begun.set()
+            assert may_end.wait(SECONDS)
+        return evidence.estimate(catalog, card, fetch=fetch)
+
+    app.runtime.desk.sizing = msgspec.structs.replace(app.runtime.desk.sizing, estimate=estimate)
+    async with in_process(app) as client:
+        long = asyncio.create_task(client.post("/estimate", json=QUICK | {"failure": {"phase": "load"}}))
+        await until(begun.is_set)
+        quick = [(await client.post("/estimate", json=QUICK)).status_code for _ in range(6)]
+        waits = not long.done()
+        may_end.set()
+
+        assert ([200] * 6, True) == (quick, waits)
+        assert 200 == (await long).status_code
+
+
+@pytest.mark.parametrize("described", [{"config": CONFIG}, {"parameters": 7 * 10**9}])
+async def test_only_a_described_architecture_is_worked_on_in_a_thread(described: dict[str, Any]) -> None:
+    app = create_app(Settings(access_log=False))
+    threads: list[threading.Thread] = []
+
+    def estimate(catalog: Any, card: Any, *, fetch: Any = None) -> Any:
+        threads.append(threading.current_thread())
+        return evidence.estimate(catalog, card, fetch=fetch)
+
+    app.runtime.desk.sizing = msgspec.structs.replace(app.runtime.desk.sizing, estimate=estimate)
+    async with in_process(app) as client:
+        assert 200 == (await client.post("/estimate", json={"model": described})).status_code
+
+    assert ("config" in described) == (threads[0] is not threading.current_thread())

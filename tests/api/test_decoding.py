@@ -1,7 +1,6 @@
 """Bodies: what is accepted, what is refused, with which status and pointer."""
 
 import json
-import time
 
 import pytest
 from hypothesis import given
@@ -128,11 +127,9 @@ def test_an_unknown_choice_names_the_one_that_was_meant() -> None:
     ],
     ids=["field", "choice", "model", "size", "gpu"],
 )
-def test_a_long_text_is_refused_quickly_and_not_repeated(body: bytes) -> None:
-    started = time.perf_counter()
+def test_a_long_text_is_refused_and_not_repeated(body: bytes) -> None:
     problem = refused(body)
 
-    assert time.perf_counter() - started < 1
     assert len(problem.detail) < 1000
     assert all(len(error.pointer) < 200 for error in problem.errors)
 

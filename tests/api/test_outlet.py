@@ -3,15 +3,14 @@
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import httpx
 import pytest
-from tests.adapters.conftest import free_port
 from tests.api.serving import wait_until_ready
+from tests.waiting import SECONDS, free_port
 
 from tonnage.api.outlet import HELD_BYTES, Outlet
 
@@ -35,18 +34,16 @@ def test_lines_arrive_whole_and_in_order(tmp_path: Path) -> None:
         for number in range(1000):
             outlet.write(b"%d\n" % number)
 
-        assert outlet.drain(5)
+        assert outlet.drain(SECONDS)
     assert [str(number) for number in range(1000)] == (tmp_path / "log").read_text().split()
 
 
-def test_a_pipe_that_nobody_reads_costs_lines_and_no_time(pipe: tuple[int, int]) -> None:
+def test_a_pipe_that_nobody_reads_costs_lines_and_nobody_waits_for_it(pipe: tuple[int, int]) -> None:
     dropped: list[int] = []
     outlet = Outlet(pipe[1], dropped.append)
-    started = time.monotonic()
     for _ in range(2 * HELD_BYTES // len(LINES)):
         outlet.write(LINES)
 
-    assert time.monotonic() - started < 1
     assert sum(dropped) >= HELD_BYTES // 1024 - 128
     assert not outlet.drain(0.05)
 
@@ -55,16 +52,20 @@ def test_a_pipe_that_is_read_again_gets_lines_again(pipe: tuple[int, int]) -> No
     outlet = Outlet(pipe[1])
     for _ in range(2 * HELD_BYTES // len(LINES)):
         outlet.write(LINES)
-    while not outlet.drain(0.01):
-        os.read(pipe[0], 65_536)
     os.set_blocking(pipe[0], False)
-    with suppress(BlockingIOError):
-        while os.read(pipe[0], 65_536):
-            pass
+    while not outlet.drain(0.01):
+        read_what_is_there(pipe[0])
+    read_what_is_there(pipe[0])
     outlet.write(b"last\n")
 
-    assert outlet.drain(5)
+    assert outlet.drain(SECONDS)
     assert b"last\n" == os.read(pipe[0], 65_536)
+
+
+def read_what_is_there(pipe: int) -> None:
+    with suppress(BlockingIOError):
+        while os.read(pipe, 65_536):
+            pass
 
 
 def test_a_pipe_without_a_reader_costs_lines(pipe: tuple[int, int]) -> None:
@@ -73,7 +74,7 @@ def test_a_pipe_without_a_reader_costs_lines(pipe: tuple[int, int]) -> None:
     os.close(pipe[0])
     outlet.write(b"one\ntwo\n")
 
-    assert outlet.drain(5)
+    assert outlet.drain(SECONDS)
     assert [2] == dropped
 
 
@@ -88,12 +89,12 @@ def test_the_service_answers_and_exits_whatever_its_output_does(way: str) -> Non
     )
     try:
         wait_until_ready(port, process)
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=5) as client:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=SECONDS) as client:
             statuses = {client.get("/healthz").status_code for _ in range(600)}
             process.terminate()
 
         assert {200} == statuses
-        assert 0 == process.wait(8)
+        assert 0 == process.wait(SECONDS)
     finally:
         process.kill()
         process.wait()

@@ -4,12 +4,11 @@ import importlib.util
 import logging
 import sys
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-import httpx
 import pytest
 from tests.api.serving import serving
+from tests.waiting import wait_for
 
 from tonnage.api.tracing import span_name, traced, wanted
 
@@ -91,10 +90,8 @@ def test_a_request_becomes_a_span_without_its_query(monkeypatch):
     try:
         with serving() as service:
             for path in ("/estimate?model=Qwen/Qwen3-8B", "/healthz"):
-                assert 200 == httpx.get(service.url + path).status_code
-            deadline = time.monotonic() + 10
-            while not collector.bodies and time.monotonic() < deadline:
-                time.sleep(0.05)
+                assert 200 == service.get(path).status_code
+            wait_for(lambda: collector.bodies)
     finally:
         collector.shutdown()
     request = ExportTraceServiceRequest.FromString(b"".join(collector.bodies))

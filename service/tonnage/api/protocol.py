@@ -44,6 +44,8 @@ class _GuardedProtocol(HttpToolsProtocol):
         """What came since the last byte of a body and is none: chunk extensions, trailers. [bytes]"""
         self.refused = False
         self.closing: float | None = None
+        self.unread: float | None = None
+        """Since when the other side reads too slowly for any more to be written. [s]"""
         if len(self.connections) > self.settings.max_connections:
             transport.abort()
 
@@ -154,8 +156,15 @@ def _look_at(connection: _GuardedProtocol, now: float, settings: Settings) -> No
         connection.closing = connection.closing or now
         if now - connection.closing > settings.header_timeout_seconds:
             transport.abort()
-    elif connection.begun is not None and _waits(connection, now, settings):
+    elif _is_unread(connection, now, settings) or (connection.begun is not None and _waits(connection, now, settings)):
         transport.abort()
+
+
+def _is_unread(connection: _GuardedProtocol, now: float, settings: Settings) -> bool:
+    """Whether an answer has waited for its reader longer than its request may take: the server itself waits for ever."""
+    connection.unread = (connection.unread or now) if connection.flow.write_paused else None
+    patience = settings.header_timeout_seconds + settings.deadline_seconds
+    return connection.unread is not None and now - connection.unread > patience
 
 
 def _waits(connection: _GuardedProtocol, now: float, settings: Settings) -> bool:
