@@ -128,10 +128,11 @@ def test_sums_are_those_of_the_definition(found, claimed):
 def test_the_device_counter_alone_is_that_of_the_whole_sum(found, claimed):
     whole, alone = summed(found, claimed), device_peak(found, claimed)
 
-    assert (whole.device, whole.beside_pool, whole.without_pool) == (
+    assert (whole.device, whole.beside_pool, whole.without_pool, whole.highest) == (
         alone.device,
         alone.beside_pool,
         alone.without_pool,
+        alone.highest,
     )
 
 
@@ -165,7 +166,7 @@ def test_empty_phases_are_phases_all_the_same():
     found = summed((phase("load"),), False)
 
     assert (exactly(0), (0, exactly(0)), None) == (found.device, found.without_pool, found.beside_pool)
-    assert (exactly(0), None, (0, exactly(0))) == device_peak((phase("load"),), False)
+    assert (exactly(0), None, (0, exactly(0)), exactly(0)) == device_peak((phase("load"),), False)
     only_pool = (phase("load", item("kv_cache", 0, inside=True)),)
     assert (0, exactly(0)) == summed(only_pool, True).beside_pool == device_peak(only_pool, True).beside_pool
 

@@ -8,6 +8,7 @@ from tonnage.api.negotiation import NDJSON, choose
 from tonnage.api.query import QueryReader, flag, parameters, refuse_parameters
 from tonnage.api.representations import answer_in, chosen_fields, encode_json, offers, shown
 from tonnage.api.routing import Route
+from tonnage.api.sizing import may_take_long
 from tonnage.spec.card import SizingCard
 from tonnage.spec.report import Estimate
 
@@ -58,6 +59,8 @@ def _batch(context: Context, fields: tuple[str, ...], *, explain: bool) -> Batch
         if explain:
             return encode_json(shown(await _estimated(context, card, explain=True), fields))
         fetch = await desk.fetch_for(card) if desk.hub is not None else None
+        if fields and not may_take_long(card):
+            return encode_json(desk.fields_of(card, fields, fetch))
         return encode_json(shown(await desk.estimated(card, fetch), fields))
 
     return BatchAnswer(context, answer_line)

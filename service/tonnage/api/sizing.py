@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
@@ -48,6 +48,7 @@ class Sizing(Struct, frozen=True, kw_only=True):
 
     catalog: Catalog
     estimate: Estimating = evidence.estimate
+    fields_of: Callable[..., dict[str, Any]] = evidence.fields_of
     fit: Callable[..., FitAnswer] = fit.fit
     explained: Estimating = explain.explained
 
@@ -103,6 +104,18 @@ class Desk:
         if not may_take_long(card):
             return self.estimate(card, fetch)
         return await asyncio.get_running_loop().run_in_executor(self._fitters, self.estimate, card, fetch)
+
+    def fields_of(self, card: SizingCard, fields: tuple[str, ...], fetch: Fetch | None = None) -> dict[str, Any]:
+        """Some fields of an estimate, timed and counted as a whole one is."""
+        sizing, started = self.sizing, time.perf_counter()
+        try:
+            found = sizing.fields_of(sizing.catalog, card, {*fields, "verdict"}, fetch=fetch)
+        except _ODD as error:
+            refuse_description(card, error)
+            raise
+        self._estimate_seconds(time.perf_counter() - started)
+        self._verdict("estimate", found["verdict"] or "none")
+        return {name: found[name] for name in fields}
 
     async def explained(self, card: SizingCard, fetch: Fetch | None = None) -> Estimate:
         """One estimate with its derivations; in a thread, because nothing of it comes from memory."""

@@ -79,7 +79,7 @@ def decisive(account: Account) -> Deciding:
         account: Of an engine, a framework or neither.
 
     Returns:
-        Its loads summed by the device counter, its claim, findings and host.
+        Its loads summed by the device counter, its claim, findings, host and peak.
 
     Raises:
         ValueError: It has no loads.
@@ -87,8 +87,8 @@ def decisive(account: Account) -> Deciding:
     claimed = account.claimed_bytes is not None
     peaks = [(load, device_peak(load.phases, claimed)) for load in account.loads]
     needs = [load_needs(load, peak, claimed=claimed) for load, peak in peaks]
-    claim = max([peak.device for _, peak in peaks], key=_expected) if claimed else None
-    return Deciding(max(needs, key=_expected), claim, account.findings, account.host)
+    peak = max([peak.highest for _, peak in peaks], key=_expected)
+    return Deciding(max(needs, key=_expected), peak if claimed else None, peak, account.findings, account.host)
 
 
 def _expected(amount: Amount) -> int:

@@ -4,9 +4,10 @@ An account becomes an answer: totals by counter, the peak, what is required, the
 Nothing here knows an engine; sums are the business of `estimate.totals`.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
-from tonnage.estimate.accounts import account_of
+from tonnage.estimate.accounts import account_of, decisive
 from tonnage.estimate.identity import digest, model_report, versions
 from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.rules import rules_of_thumb
@@ -71,6 +72,7 @@ class Screening(NamedTuple):
 
     required: Amount
     claim: Amount | None
+    reserve: int
 
 
 def screen(workload: Workload, deciding: Deciding) -> Screening:
@@ -87,7 +89,7 @@ def screen(workload: Workload, deciding: Deciding) -> Screening:
     needs = deciding.needed
     reserve = workload.reserve_bytes + int(workload.reserve_fraction * needs.expected)
     required = Amount(needs.low + reserve, needs.expected + reserve, needs.high + reserve) if reserve else needs
-    return Screening(required, deciding.claim)
+    return Screening(required, deciding.claim, reserve)
 
 
 def verdict(judged: Screening | Judgement, usable: int, findings: tuple[Finding, ...]) -> Verdict:
@@ -97,6 +99,39 @@ def verdict(judged: Screening | Judgement, usable: int, findings: tuple[Finding,
         if VERDICT_ORDER[status] > VERDICT_ORDER[worst]:
             worst = status
     return worst
+
+
+class Judged(NamedTuple):
+    """What an answer says without its items is made from."""
+
+    workload: Workload
+    account: Account
+    required: Amount
+    reserve: int
+    capacity: Capacity | None
+    reasons: tuple[Finding, ...]
+
+
+_WITHOUT_ITEMS: dict[str, Callable[[Judged], Any]] = {
+    "model": lambda of: model_report(of.workload, of.account.trainable_parameters),
+    "required": lambda of: of.required,
+    "claimed_bytes": lambda of: of.account.claimed_bytes,
+    "kv_cache": lambda of: of.account.kv_cache,
+    "capacity": lambda of: of.capacity,
+    "headroom": lambda of: _headroom(of.capacity, of.required),
+    "verdict": lambda of: _verdict(of.reasons) if of.capacity is not None else None,
+    "reasons": lambda of: of.reasons,
+    "host": lambda of: of.account.host or _NO_HOST,
+    "reserve_bytes": lambda of: of.reserve,
+    "rules_of_thumb": lambda of: rules_of_thumb(of.workload, of.account.trainable_parameters),
+    "assumptions": lambda of: of.workload.assumptions + of.account.assumptions,
+    "unknowns": lambda of: of.account.unknowns,
+    "invalidated_by": lambda of: of.account.invalidated_by,
+    "versions": lambda of: versions(of.workload.catalog_version),
+    "digest": lambda of: digest(of.workload),
+}
+WITHOUT_ITEMS = frozenset(_WITHOUT_ITEMS)
+"""Fields of an answer that need no items."""
 
 
 def assemble(workload: Workload, account: Account) -> Estimate:
@@ -111,33 +146,40 @@ def assemble(workload: Workload, account: Account) -> Estimate:
         The estimate, complete but for `diagnosis`.
     """
     gpus, worst, _, required, reserve, claim = judge(workload, account)
+    peak, phases = gpus[worst].peak, gpus[worst].phases
     capacity = _capacity(workload)
-    reasons = _reasons(required, claim, gpus[worst].peak.device, capacity, account.findings)
+    reasons = _reasons(required, claim, peak.device, capacity, account.findings)
+    of = Judged(workload, account, required, reserve, capacity, reasons)
     if reserve:
         gpus = tuple(_with_reserve(report, reserve) for report in gpus)
     return Estimate(
-        model=model_report(workload, account.trainable_parameters),
-        peak=gpus[worst].peak,
-        required=required,
-        claimed_bytes=account.claimed_bytes,
-        phases=gpus[worst].phases,
+        **{name: part(of) for name, part in _WITHOUT_ITEMS.items()},
+        peak=peak,
+        phases=phases,
         gpus=gpus,
-        kv_cache=account.kv_cache,
-        capacity=capacity,
-        headroom=_headroom(capacity, required),
-        verdict=_verdict(reasons) if capacity is not None else None,
-        reasons=reasons,
-        host=account.host or _NO_HOST,
-        reserve_bytes=reserve,
-        rules_of_thumb=rules_of_thumb(workload, account.trainable_parameters),
-        assumptions=workload.assumptions + account.assumptions,
-        unknowns=account.unknowns,
-        invalidated_by=account.invalidated_by,
         measured=tuple([_measured(m, gpus[worst]) for m in workload.measurements]),
         diagnosis=None,
-        versions=versions(workload.catalog_version),
-        digest=digest(workload),
     )
+
+
+def without_items(workload: Workload, account: Account, fields: Iterable[str]) -> dict[str, Any]:
+    """
+    Some fields of the same answer, for callers who ask them of very many cards.
+
+    Args:
+        workload: Resolved card.
+        account: What its engine or framework makes of it.
+        fields: Names out of `WITHOUT_ITEMS`.
+
+    Returns:
+        What `assemble` gives them.
+    """
+    deciding = decisive(account)
+    required, claim, reserve = screen(workload, deciding)
+    capacity = _capacity(workload)
+    reasons = _reasons(required, claim, deciding.peak, capacity, account.findings)
+    of = Judged(workload, account, required, reserve, capacity, reasons)
+    return {name: _WITHOUT_ITEMS[name](of) for name in fields}
 
 
 def _gpu_report(load: GpuLoad, found: Summed) -> GpuReport:
@@ -180,7 +222,11 @@ def compare(amount: Amount, usable: int) -> Verdict:
 
 
 def _reasons(
-    required: Amount, claim: Amount | None, peak: Amount, capacity: Capacity | None, findings: tuple[Finding, ...]
+    required: Amount,
+    claim: Amount | None,
+    peak: Amount,
+    capacity: Capacity | None,
+    findings: tuple[Finding, ...],
 ) -> tuple[Finding, ...]:
     if capacity is None:
         return findings

@@ -47,6 +47,7 @@ class DevicePeak(NamedTuple):
     device: Amount
     beside_pool: tuple[int, Amount] | None
     without_pool: tuple[int, Amount] | None
+    highest: Amount
 
 
 @remembered(1024)
@@ -102,18 +103,20 @@ def device_peak(phases: tuple[PhaseItems, ...], claimed: bool) -> DevicePeak:
     """
     peak, beside, without = (-1, 0, 0), (-1, 0, 0), (-1, 0, 0)
     beside_place = without_place = -1
-    for place, phase in enumerate(phases):
-        at, rest = _device_sums(phase.items, claimed)
+    sums = [_device_sums(phase.items, claimed) for phase in phases]
+    for place, (at, rest) in enumerate(sums):
         if at[0] > peak[0]:
             peak = at
         if rest is None and at[0] > without[0]:
             without_place, without = place, at
         elif rest is not None and rest[0] > beside[0]:
             beside_place, beside = place, rest
+    device = banded(*peak)
     return DevicePeak(
-        banded(*peak),
+        device,
         None if beside_place < 0 else (beside_place, banded(*beside)),
         None if without_place < 0 else (without_place, banded(*without)),
+        device if claimed else _largest([banded(*at) for at, _ in sums]),
     )
 
 

@@ -122,7 +122,7 @@ def _said(judged: _Judged, gpu: Gpu, *, rank: int) -> FittingModel:
 
 def _reason(judged: _Judged, usable: int) -> str:
     """What decides: the amount, the claim, or the first of the findings as bad as the verdict."""
-    required, claim = judged.screened
+    required, claim, _ = judged.screened
     if compare(required, usable) == judged.verdict:
         relation = {"met": "fits", "excluded": "exceeds", "needs_confirmation": "may exceed"}[judged.verdict]
         words = f"{format_size(required.low)} to {format_size(required.high)}"
