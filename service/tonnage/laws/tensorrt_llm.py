@@ -23,22 +23,61 @@ def pool(*, fraction: float, total: int, peak: int, estimation_cache: int = 0) -
     return max(0, int(fraction * (total - peak + estimation_cache)))
 
 
-def execution_context(*, max_num_tokens: int, intermediate_size: int, tensor_parallel_size: int = 1) -> int:
+def packed_tokens(
+    *, stated: int | None, default: int | None, max_batch_size: int, max_seq_len: int, max_input_len: int
+) -> int:
     """
-    Activations of a built engine, fixed at build for the largest batch.
+    Tokens of one step that an engine is built for.
+
+    Args:
+        stated: max_num_tokens as asked for, if at all. [tokens]
+        default: The release's own; None where it packs as many prompts as the batch has. [tokens]
+        max_batch_size: Requests. [requests]
+        max_seq_len: Longest request. [tokens]
+        max_input_len: Longest prompt the release builds for when nothing is said. [tokens]
+
+    Returns:
+        Never more than a batch of longest requests. [tokens]
+
+    Source:
+        NVIDIA/TensorRT-LLM@0fccc5b tensorrt_llm/_common.py check_max_num_tokens; @027cd51 examples/llama/build.py (max_input_len
+        2048, max_num_tokens None)
+    """
+    longest = max_batch_size * max_seq_len
+    if stated is not None:
+        return min(stated, longest)
+    return min(default, longest) if default is not None else max_batch_size * min(max_seq_len, max_input_len)
+
+
+def execution_context(
+    *,
+    max_num_tokens: int,
+    hidden_size: int,
+    intermediate_size: int,
+    feed_forward_rows: float,
+    stream_rows: float,
+    tensor_parallel_size: int = 1,
+) -> int:
+    """
+    Activations of a built engine, fixed at build for the largest batch: half-precision rows.
 
     Args:
         max_num_tokens: Tokens of one step. [tokens]
+        hidden_size: Width of the stream. [elements]
         intermediate_size: Feed-forward width, of all experts a token uses. [elements]
+        feed_forward_rows: Rows of the feed-forward that live at once in this release. [rows]
+        stream_rows: Rows of the stream beside them. [rows]
         tensor_parallel_size: Ranks. [unitless]
 
     Returns:
-        About ten half-precision rows of the feed-forward; 6.5 to 11 were seen. [bytes]
+        Size. [bytes]
 
     Source:
-        measured: 0.5B at 8192 tokens 760 MiB (773.5 by this form), 8B at 128k tokens 35.0 GiB (37.8), 7B fp8 6.6 rows
+        measured: 0.5B at 8192 tokens 773.5 MiB and 8B at 128k tokens 37.8 GiB (10 rows of the feed-forward, builds of 2024-11
+        on); GPT-J FP8 at 8192 tokens 929 MiB (0.12: three and two, 896 by this form); 7B fp8 6.6 rows
     """
-    return 10 * 2 * max_num_tokens * intermediate_size // tensor_parallel_size
+    rows = feed_forward_rows * intermediate_size / tensor_parallel_size + stream_rows * hidden_size
+    return int(2 * max_num_tokens * rows)
 
 
 def context_run(*, max_num_tokens: int, hidden_size: int, intermediate_size: int, element_bytes: int) -> int:
@@ -60,38 +99,24 @@ def context_run(*, max_num_tokens: int, hidden_size: int, intermediate_size: int
     return max_num_tokens * element_bytes * (3 * intermediate_size + 4 * hidden_size)
 
 
-def decoder_buffers(*, max_batch_size: int, vocab_size: int) -> int:
+def slot_rows(*, rows: float, max_batch_size: int, vocab_size: int) -> int:
     """
-    Sampling state of the C++ decoder: logits, probabilities and their workspaces for every slot.
+    Buffers of the C++ decoder or runtime: fp32 rows over the vocabulary for every slot.
 
     Args:
+        rows: Rows a slot, by release. [rows]
         max_batch_size: Slots. [requests]
         vocab_size: Vocabulary. [elements]
 
     Returns:
-        5.4 fp32 rows per slot; 5.0 to 5.8 were seen. [bytes]
+        Size. [bytes]
 
     Source:
-        measured: TensorRT-LLM logs of a 0.5B model (max_batch_size 2048: 5.76 GiB) and of an 8B model
+        measured: decoder 5.0 to 5.8 and runtime 1.4 to 2.3 rows in logs of a 0.5B model at 2048 slots (5.76 and 2.66 GiB), of an
+        8B model, and of GPT-J at 4096 slots (4.05 and 1.06 GiB), where 3.8 rows more stand in no line; 4.9 rows in all at 2048
+        slots of 0.19 (RTX 5090)
     """
-    return max_batch_size * vocab_size * 4 * 54 // 10
-
-
-def runtime_buffers(*, max_batch_size: int, vocab_size: int) -> int:
-    """
-    Input and output tensors of the C++ runtime.
-
-    Args:
-        max_batch_size: Slots. [requests]
-        vocab_size: Vocabulary. [elements]
-
-    Returns:
-        1.9 fp32 rows per slot; 1.4 to 2.3 were seen. [bytes]
-
-    Source:
-        measured: the same logs (2.66 GiB at max_batch_size 2048)
-    """
-    return max_batch_size * vocab_size * 4 * 19 // 10
+    return int(rows * max_batch_size * vocab_size * 4)
 
 
 def communicator(*, tensor_parallel_size: int) -> int:

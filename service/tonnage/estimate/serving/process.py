@@ -1,5 +1,7 @@
 """What every engine's process has beside its own accounting: a device context, a host, a version that may be unknown."""
 
+from msgspec.structs import replace
+
 from tonnage.estimate.identity_cache import remembered
 from tonnage.laws import device_context as law
 from tonnage.spec.facts import Gpu
@@ -8,6 +10,12 @@ from tonnage.spec.workload import Workload
 from tonnage.units import GiB, MiB
 
 _TYPICAL_MULTIPROCESSORS = 108
+
+
+@remembered(512)
+def counted_context(gpu: Gpu | None) -> MemoryItem:
+    """Context of a process whose engine measures free memory and pools a part of that: its band moves the pool, not the sum."""
+    return replace(device_context(gpu), inside_budget=True)
 
 
 def device_context(gpu: Gpu | None, *, torch: bool = True) -> MemoryItem:

@@ -8,7 +8,7 @@ from tonnage.estimate.caches import DTYPE_BYTES, plain_kv_format
 from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.serving.demand import demand
 from tonnage.estimate.serving.pooled import Pooling, Rank, feed_forward_width, pooled_account
-from tonnage.estimate.serving.process import device_context
+from tonnage.estimate.serving.process import counted_context
 from tonnage.estimate.serving.terms import Term
 from tonnage.estimate.weights import StageWeights, WeightRules, disk_bytes, stage_weights
 from tonnage.laws import tensorrt_llm as law
@@ -24,14 +24,16 @@ from tonnage.units import GiB, MiB, ceil_div
 _UNKNOWN_LENGTH = 2048
 _ENGINE_RULES = WeightRules(layer_surplus="first", replicated_names=("embed_tokens", "wte"))
 _TORCH_RULES = WeightRules(layer_surplus="first")
+_CUTLASS_MXFP4 = WeightRules(layer_surplus="first", expert_hidden_multiple=128, expert_intermediate_multiple=128)
+"""CUTLASS pads both sides of an MXFP4 expert to 128 (tensorrt_llm/_torch/modules/fused_moe); gpt-oss-120b printed 63.52 GiB."""
 _MEMORY_DOC = "NVIDIA/TensorRT-LLM@5a211b9 docs/source/reference/memory.md"
 _UTIL = "NVIDIA/TensorRT-LLM@7ff5302 tensorrt_llm/_torch/pyexecutor/_util.py"
 _WEIGHTS = Term("weights", "derived", "laws.weights.blocks", _MEMORY_DOC)
 _CONTEXT_RUN = Term("activations", "derived", "laws.tensorrt_llm.context_run", _UTIL)
 _EXECUTION = Term("activations", "calibrated", "laws.tensorrt_llm.execution_context", _MEMORY_DOC)
 _LOGITS = Term("logits", "derived", "laws.generate.next_token_logits", _UTIL)
-_DECODER = Term("sampler", "calibrated", "laws.tensorrt_llm.decoder_buffers", "TensorRT-LLM start-up logs")
-_RUNTIME = Term("workspace", "calibrated", "laws.tensorrt_llm.runtime_buffers", "TensorRT-LLM start-up logs")
+_DECODER = Term("sampler", "calibrated", "laws.tensorrt_llm.slot_rows", "TensorRT-LLM start-up logs")
+_RUNTIME = Term("workspace", "calibrated", "laws.tensorrt_llm.slot_rows", "TensorRT-LLM start-up logs")
 _NCCL = Term("communication", "assumed", "laws.tensorrt_llm.communicator", "ai-dynamo/aiconfigurator@095f58a")
 _GRAPHS = Term("cuda_graphs", "assumed", "laws.tensorrt_llm.captured", _UTIL)
 _POOL = Term("kv_cache", "derived", "laws.tensorrt_llm.pool", _UTIL)
@@ -42,6 +44,7 @@ _INVALIDATED_BY = ("an engine built with other max_num_tokens or max_batch_size"
 class Settings(Struct, frozen=True, kw_only=True):
     """What memory depends on."""
 
+    release: Release
     backend: Literal["pytorch", "tensorrt"]
     fraction: float
     max_batch_size: int
@@ -108,10 +111,20 @@ def settings(workload: Workload) -> Settings:
         length = model.max_position_embeddings or _UNKNOWN_LENGTH
         notes.append(Assumption("serving.max_model_len", length, "the model's longest"))
     batch = int(default("max_batch_size", serving.max_batch_size or serving.max_num_seqs, release.max_batch_size))
-    packed = release.max_num_tokens or batch * length
-    tokens = int(default("max_num_tokens", serving.max_num_tokens or serving.max_num_batched_tokens, packed))
+    stated = serving.max_num_tokens or serving.max_num_batched_tokens
+    tokens = law.packed_tokens(
+        stated=stated,
+        default=release.max_num_tokens,
+        max_batch_size=batch,
+        max_seq_len=length,
+        max_input_len=release.max_input_len,
+    )
+    if stated != tokens:
+        why = f"default from {release.since}" if stated is None else "no more than a batch of longest requests"
+        notes.append(Assumption("serving.max_num_tokens", tokens, why))
     given = serving.free_gpu_memory_fraction or serving.gpu_memory_utilization
     return Settings(
+        release=release,
         backend=serving.backend or release.backend,
         fraction=default("free_gpu_memory_fraction", given, release.free_gpu_memory_fraction),
         max_batch_size=batch,
@@ -123,6 +136,12 @@ def settings(workload: Workload) -> Settings:
     )
 
 
+def _rules(workload: Workload, chosen: Settings) -> WeightRules:
+    if chosen.backend == "tensorrt":
+        return _ENGINE_RULES
+    return _CUTLASS_MXFP4 if workload.weight_format.id.startswith("mxfp4") else _TORCH_RULES
+
+
 def _ranks(workload: Workload, chosen: Settings) -> tuple[Rank, ...]:
     placement = workload.placement
     stages = stage_weights(
@@ -132,7 +151,7 @@ def _ranks(workload: Workload, chosen: Settings) -> tuple[Rank, ...]:
         tensor_parallel_size=placement.tensor_parallel_size,
         pipeline_parallel_size=placement.pipeline_parallel_size,
         expert_parallel_size=placement.expert_parallel_size,
-        rules=_ENGINE_RULES if chosen.backend == "tensorrt" else _TORCH_RULES,
+        rules=_rules(workload, chosen),
     )
     known = workload.weight_bytes
     total = sum(stage.total for stage in stages) or 1
@@ -146,7 +165,7 @@ def _ranks(workload: Workload, chosen: Settings) -> tuple[Rank, ...]:
             workload.gpu,
             size=size,
             tensor_parallel_size=placement.tensor_parallel_size,
-            engine=chosen.backend == "tensorrt",
+            release=chosen.release if chosen.backend == "tensorrt" else None,
             tokens=chosen.max_num_tokens,
             slots=chosen.max_batch_size,
             element_bytes=chosen.element_bytes,
@@ -164,19 +183,19 @@ def _rank(
     *,
     size: int,
     tensor_parallel_size: int,
-    engine: bool,
+    release: Release | None,
     tokens: int,
     slots: int,
     element_bytes: int,
     last: bool,
 ) -> Rank:
     communicator = law.communicator(tensor_parallel_size=tensor_parallel_size)
-    resident = [_WEIGHTS.item(within(size, 0.02, 0.03), f"stage {stage.stage}"), device_context(gpu)]
+    resident = [_WEIGHTS.item(within(size, 0.02, 0.03), f"stage {stage.stage}"), counted_context(gpu)]
     if communicator:
-        resident.append(_NCCL.item(Amount(communicator // 2, communicator, communicator + GiB)))
+        resident.append(_NCCL.item(Amount(0, communicator, communicator + GiB), "custom all-reduce may need none"))
     transient: tuple[MemoryItem, ...] = ()
-    if engine:
-        resident += _engine_buffers(model, tokens, slots, tensor_parallel_size, last)
+    if release is not None:
+        resident += _engine_buffers(model, release, tokens, slots, tensor_parallel_size, last=last)
     else:
         resident.append(_GRAPHS.item(Amount(100 * MiB, law.captured(), 2 * GiB), "decode batches"))
         width = ceil_div(feed_forward_width(model), tensor_parallel_size)
@@ -184,24 +203,29 @@ def _rank(
     return Rank(stage=stage.stage, layers=stage.layers, resident=tuple(resident), transient=transient, outside=())
 
 
-def _engine_buffers(model: Model, tokens: int, slots: int, tensor_parallel_size: int, last: bool) -> list[MemoryItem]:
+def _engine_buffers(
+    model: Model, release: Release, tokens: int, slots: int, tensor_parallel_size: int, *, last: bool
+) -> list[MemoryItem]:
     """Everything of a built engine is allocated at start and stays."""
     context = law.execution_context(
         max_num_tokens=tokens,
+        hidden_size=model.hidden_size,
         intermediate_size=feed_forward_width(model),
+        feed_forward_rows=release.context_feed_forward_rows,
+        stream_rows=release.context_stream_rows,
         tensor_parallel_size=tensor_parallel_size,
     )
-    kept = [_EXECUTION.item(within(context, 0.35, 0.1), f"{tokens} tokens a step")]
+    kept = [_EXECUTION.item(within(context, 0.35, 0.15), f"{tokens} tokens a step")]
     if last:
-        decoder = law.decoder_buffers(max_batch_size=slots, vocab_size=model.vocab_size)
-        runtime = law.runtime_buffers(max_batch_size=slots, vocab_size=model.vocab_size)
-        kept.append(_DECODER.item(within(decoder, _LEAST_DECODER, 0.1), f"{slots} slots"))
-        kept.append(_RUNTIME.item(within(runtime, 0.25)))
+
+        def rows(count: float) -> int:
+            return law.slot_rows(rows=count, max_batch_size=slots, vocab_size=model.vocab_size)
+
+        decoder, runtime, unprinted = map(rows, (release.decoder_rows, release.runtime_rows, release.unprinted_rows))
+        kept.append(_DECODER.item(within(decoder, 0.1), f"{slots} slots"))
+        most = runtime + runtime // 4 + unprinted
+        kept.append(_RUNTIME.item(Amount(runtime - runtime // 4, runtime + unprinted // 2, most)))
     return kept
-
-
-_LEAST_DECODER = 0.5
-"""Releases from 0.19 on keep less: 4.9 rows a slot for decoder and runtime in a log of an RTX 5090, 7.3 before. [fraction]"""
 
 
 def _torch_buffers(model: Model, tokens: int, slots: int, width: int, element_bytes: int) -> tuple[MemoryItem, ...]:

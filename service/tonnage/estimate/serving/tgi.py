@@ -7,7 +7,7 @@ from tonnage.estimate.caches import DTYPE_BYTES, plain_kv_format
 from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.serving.demand import demand
 from tonnage.estimate.serving.pooled import Pooling, Rank, experts_used, feed_forward_width, pooled_account
-from tonnage.estimate.serving.process import device_context
+from tonnage.estimate.serving.process import counted_context
 from tonnage.estimate.serving.terms import Term
 from tonnage.estimate.weights import StageWeights, WeightRules, disk_bytes, stage_weights
 from tonnage.laws import tensorrt_llm, tgi
@@ -178,7 +178,7 @@ def _rank_of(
         intermediate_size=ceil_div(feed_forward_width(model), tensor_parallel_size),
         element_bytes=element_bytes,
     )
-    resident = [_WEIGHTS.item(within(size, 0.02, 0.03)), device_context(gpu)]
+    resident = [_WEIGHTS.item(within(size, 0.02, 0.03)), counted_context(gpu)]
     communicator = tensorrt_llm.communicator(tensor_parallel_size=tensor_parallel_size)
     if communicator:
         resident.append(_NCCL.item(Amount(communicator // 2, communicator, communicator + GiB)))
