@@ -201,7 +201,7 @@ def test_a_stage_without_layers_is_refused():
 
 
 def test_the_moments_of_a_step_say_what_they_are_made_of():
-    forward, backward = highest(profile(), BATCH, held(buckets=77), rank())
+    forward, backward = highest(course(), BATCH, 77)
 
     assert Moment("forward", "loss, forward", 40310, 0, 0, 0, 200_000, 0, 0) == forward
     assert ("backward", "backward of the first layer", 77) == (backward.phase, backward.name, backward.buckets)
@@ -210,8 +210,8 @@ def test_the_moments_of_a_step_say_what_they_are_made_of():
 
 
 def test_what_further_micro_batches_keep_is_added_to_forward():
-    alone = highest(profile(), BATCH, held(), rank())[0]
-    two = highest(profile(), BATCH._replace(in_flight=2), held(), rank())[0]
+    alone = highest(course(), BATCH, 0)[0]
+    two = highest(course(in_flight=2), BATCH, 0)[0]
 
     assert 10 * LEFT == two.activations - alone.activations
 

@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.training.adapters import key_value_width
 from tonnage.estimate.training.bands import Band, expected_reach, may_fall_short
 from tonnage.estimate.training.host import host_of
@@ -14,8 +13,9 @@ from tonnage.estimate.training.phases import named_phases, other_moments
 from tonnage.estimate.training.settings import Settings
 from tonnage.estimate.training.sharding import Held
 from tonnage.estimate.training.sizes import Rank
-from tonnage.estimate.training.standing import Asked, Regime, Share, Standing, regime, standing
-from tonnage.estimate.training.step import Batch, Moment, highest
+from tonnage.estimate.training.standing import Regime, Share, Standing, regime, standing
+from tonnage.estimate.training.step import Batch, Course, Moment, highest
+from tonnage.kept import Kept
 from tonnage.laws import optimizer as optimizer_laws
 from tonnage.laws.activations import stale_inputs
 from tonnage.laws.adapters import prefix_cache
@@ -56,6 +56,11 @@ class Solved(msgspec.Struct, frozen=True, eq=False):
     unknowns: tuple[str, ...]
 
 
+KEPT = 1024
+"""Jobs kept in process; the oldest goes first. [unitless]"""
+_jobs: Kept[tuple[Standing, int | None, int | None, tuple[str, ...]], Solved] = Kept(KEPT)
+
+
 def solved(workload: Workload) -> Solved:
     """
     The job of a workload; remembered by its content, so that the next card is only weighed against it.
@@ -69,14 +74,16 @@ def solved(workload: Workload) -> Solved:
     Raises:
         SizingError: The card contradicts itself, or no law covers it.
     """
-    return _solved(Asked(workload, workload.training), named_phases(workload))
-
-
-@remembered(1024)
-def _solved(asked: Asked, named: tuple[str, ...]) -> Solved:
-    base, training = standing(asked.workload), asked.workload.training
+    base, named, training = standing(workload), named_phases(workload), workload.training
     assert training is not None  # noqa: S101  (standing refuses a card without it)
-    job = base.at(training)
+    key = (base, training.micro_batch_size, training.sequence_length, named)
+    found = _jobs.get(key)
+    if found is None:
+        found = _jobs.keep(key, _solved(base, base.at(training), named))
+    return found
+
+
+def _solved(base: Standing, job: Settings, named: tuple[str, ...]) -> Solved:
     whole = _Job(base, job, regime(base, job))
     shares = base.shares
     model, first = base.workload.model, shares[0].rank.sizes
@@ -84,7 +91,9 @@ def _solved(asked: Asked, named: tuple[str, ...]) -> Solved:
         settings=job,
         objective=base.objective,
         band=whole.regime.band,
-        stages=tuple([_stage(whole, share, named) for share in shares]),
+        stages=tuple(
+            [_stage(whole, share, points, named) for share, points in zip(shares, whole.regime.courses, strict=True)]
+        ),
         host=host_of(
             job,
             weights=first.weights + first.adapters,
@@ -108,13 +117,15 @@ class _Job(NamedTuple):
     regime: Regime
 
 
-def _stage(whole: _Job, share: Share, named: tuple[str, ...]) -> Stage:
+def _stage(whole: _Job, share: Share, points: Course, named: tuple[str, ...]) -> Stage:
     job = whole.settings
     ratios: tuple[Ratio, ...] = whole.regime.ratios
     reach = expected_reach(job)
-    most = _moments(whole, share, _batch(whole, share, job.sequence_length))
+    most = _moments(whole, share, points, _batch(whole, share, job.sequence_length))
     worst = max(most, key=_total)
-    moments = most if reach == 1 else _moments(whole, share, _batch(whole, share, round(reach * job.sequence_length)))
+    moments = (
+        most if reach == 1 else _moments(whole, share, points, _batch(whole, share, round(reach * job.sequence_length)))
+    )
     if named or whole.base.objective.generates:
         others = _others(whole, share, named)
         moments, most, ratios = (*moments, *others), (*most, *others), (*ratios, *(ratios[0] for _ in others))
@@ -183,11 +194,11 @@ def _batch(whole: _Job, share: Share, longest: int) -> Batch:
         gpu = whole.base.workload.gpu
         free = None if gpu is None else gpu.memory_usable_bytes - share.resident_bytes
         scored = scored_tokens(path_name(job), whole.base.workload.model, scored, free)
-    return Batch(tokens, length, padded, scored, share.in_flight)
+    return Batch(tokens, length, padded, scored)
 
 
-def _moments(whole: _Job, share: Share, batch: Batch) -> tuple[Moment, ...]:
-    forward, backward = highest(whole.regime.profile, batch, share.holds, share.rank)
+def _moments(whole: _Job, share: Share, points: Course, batch: Batch) -> tuple[Moment, ...]:
+    forward, backward = highest(points, batch, share.holds.buckets)
     stale = _stale(whole, batch) + _prefixed(whole)
     if stale:
         forward = forward._replace(activations=forward.activations + stale)

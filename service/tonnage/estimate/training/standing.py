@@ -24,12 +24,13 @@ from tonnage.estimate.training.settings import FSDP, Settings, settings
 from tonnage.estimate.training.sharding import Held, held, paged_share
 from tonnage.estimate.training.sizes import Rank, ranks_of
 from tonnage.estimate.training.states import causal_masks, loaded_format
+from tonnage.estimate.training.step import Course, course
 from tonnage.estimate.training.usual import encodes_only, scoring_model, usual_model
 from tonnage.kept import Kept
 from tonnage.laws.pool_regimes import Ratio
 from tonnage.laws.training_sharding import in_flight, interleaved_in_flight
 from tonnage.spec.card import Training
-from tonnage.spec.facts import WeightFormat
+from tonnage.spec.facts import Gpu, WeightFormat
 from tonnage.spec.framework import FrameworkRelease
 from tonnage.spec.model import Model
 from tonnage.spec.report import Finding, MemoryItem
@@ -84,19 +85,25 @@ class Regime(NamedTuple):
     """What the micro-batch decides by thresholds only."""
 
     recipe: Recipe
-    profile: StepProfile
     band: Band
     ratios: tuple[Ratio, Ratio, Ratio]
     """How the allocator's pool compares with its tensors in forward, backward and optimizer step."""
+    courses: tuple[Course, ...]
+    """By stage the points of its step that may be the highest."""
 
 
 class Asked:
-    """A workload by what the job depends on: its card by content, facts by identity, of the GPU what it computes in."""
+    """A workload by what the job depends on but its micro-batch: its card by content, facts by identity."""
 
     __slots__ = ("hash", "key", "workload")
 
-    def __init__(self, workload: Workload, training: Training | None) -> None:
+    def __init__(self, workload: Workload) -> None:
         self.workload = workload
+        training = workload.training
+        if training is not None:
+            # a stated length or size becomes 1: whether it is stated decides what is assumed, its value does not
+            one_batch = training.micro_batch_size and 1
+            training = replace(training, micro_batch_size=one_batch, sequence_length=training.sequence_length and 1)
         self.key = (
             msgspec.msgpack.encode(training),
             id(workload.model),
@@ -107,10 +114,9 @@ class Asked:
             workload.weight_bytes,
             workload.card.weights.bytes,
             workload.profile_certain,
-            workload.gpu is None or workload.gpu.computes_bf16,
-            _decisive_memory(workload),
+            _decisive(workload.profile, workload.gpu),
         )
-        self.hash = hash((self.key[0], self.key[1], self.key[2]))
+        self.hash = hash(self.key)
 
     def __hash__(self) -> int:
         return self.hash
@@ -119,11 +125,12 @@ class Asked:
         return isinstance(other, Asked) and self.key == other.key
 
 
-def _decisive_memory(workload: Workload) -> int | None:
-    """Memory of the card where a framework cuts its loss by what is free of it. [bytes]"""
-    release = workload.profile
-    by_memory = isinstance(release, FrameworkRelease) and release.losses.fused_linear == "fused_by_free_memory"
-    return workload.gpu.memory_usable_bytes if by_memory and workload.gpu is not None else None
+def _decisive(release: object, gpu: Gpu | None) -> tuple[bool, int | None]:
+    """Of the GPU what changes a framework's code: that it lacks bf16, its memory where the loss is cut by what is free."""
+    if gpu is None or not isinstance(release, FrameworkRelease):
+        return False, None
+    by_memory = release.losses.fused_linear == "fused_by_free_memory"
+    return release.without_bf16 is not None and not gpu.computes_bf16, gpu.memory_usable_bytes if by_memory else None
 
 
 def standing(workload: Workload) -> Standing:
@@ -139,12 +146,7 @@ def standing(workload: Workload) -> Standing:
     Raises:
         SizingError: The card contradicts itself, or no law covers it.
     """
-    training = workload.training
-    if training is not None:
-        # a stated length or size becomes 1: whether it is stated decides what is assumed, its value does not
-        one_batch = training.micro_batch_size and 1
-        training = replace(training, micro_batch_size=one_batch, sequence_length=training.sequence_length and 1)
-    return _standing(Asked(workload, training))
+    return _standing(Asked(workload))
 
 
 @remembered(1024)
@@ -199,11 +201,12 @@ def _regime(base: Standing, job: Settings) -> Regime:
     moving = ratio(job, checkpointed=checkpointed, step_wins=False)
     routed = any(g.layer.moe is not None for g in model.layers)
     recipe = recipe_of(job, model, base.form, base.objective)
+    profile = profile_of(model, recipe)
     return Regime(
         recipe=recipe,
-        profile=profile_of(model, recipe),
         band=allocated_band(job, known=model.trust != "count", generic=model.trust == "generic", routed=routed),
         ratios=(moving, moving, ratio(job, checkpointed=checkpointed, step_wins=True)),
+        courses=tuple([course(profile, share.holds, share.rank, share.in_flight) for share in base.shares]),
     )
 
 

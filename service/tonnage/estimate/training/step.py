@@ -2,7 +2,6 @@
 
 from typing import NamedTuple
 
-from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.training.profile import Part, StepProfile
 from tonnage.estimate.training.sharding import Held
 from tonnage.estimate.training.sizes import Rank
@@ -42,8 +41,6 @@ class Batch(NamedTuple):
     """Tokens with the length rounded up to 128. [tokens]"""
     scored: int
     """Tokens whose logits exist at once. [tokens]"""
-    in_flight: int = 1
-    """Micro-batches whose activations are held. [unitless]"""
 
     @property
     def measures(self) -> Form:
@@ -77,39 +74,35 @@ class Course(NamedTuple):
     """Activations of further micro-batches under way."""
 
 
-def highest(profile: StepProfile, batch: Batch, held: Held, rank: Rank) -> tuple[Moment, Moment]:
+def highest(points: Course, batch: Batch, buckets: int) -> tuple[Moment, Moment]:
     """
     The highest point of forward and that of backward.
 
     Args:
-        profile: The model's step.
+        points: Those that may be it.
         batch: Measures of the micro-batch.
-        held: What the rank holds and gathers.
-        rank: Layers of the stage, and whether it begins or ends the pipeline.
+        buckets: Buffers of reduction and prefetch, which are there in backward. [bytes]
 
     Returns:
         Two moments.
     """
-    course = _contenders(profile, held, rank, batch.in_flight)
     measures = batch.measures
-    forward = _moment("forward", course.forward, measures, 0)
-    if batch.in_flight > 1:
-        forward = forward._replace(activations=forward.activations + value(course.kept, measures))
-    return forward, _moment("backward", course.backward, measures, held.buckets)
+    forward = _moment("forward", points.forward, measures, 0)
+    if points.kept is not ZERO:
+        forward = forward._replace(activations=forward.activations + value(points.kept, measures))
+    return forward, _moment("backward", points.backward, measures, buckets)
 
 
 def _moment(phase: str, points: tuple[Point, ...], measures: Form, buckets: int) -> Moment:
     """The highest of some points by what it is made of."""
-    _, tokens, pairs, padded, _, scored = measures
-    most, best = -1, None
-    for point in points:
-        total = (
-            point.fixed + point.tokens * tokens + point.pairs * pairs + point.padded * padded + point.scored * scored
-        )
-        if best is None or total > most:
-            most, best = total, point
-    if best is None:
+    if not points:
         raise ValueError("a stage without layers")
+    _, tokens, pairs, padded, _, scored = measures
+    totals = [
+        fixed + of_token * tokens + of_pair * pairs + of_padded * padded + of_scored * scored
+        for _, fixed, of_token, of_pair, of_padded, of_scored, _, _, _ in points
+    ]
+    best = points[totals.index(max(totals))]
     return Moment(
         phase=phase,
         name=best.name,
@@ -130,11 +123,21 @@ def _moment(phase: str, points: tuple[Point, ...], measures: Form, buckets: int)
     )
 
 
-@remembered(4096)
-def _contenders(profile: StepProfile, held: Held, rank: Rank, in_flight: int) -> Course:
-    """Of the points of a step those that are the highest for some batch."""
-    course = _course(profile, held, rank, in_flight)
-    return Course(_candidates(course.forward), _candidates(course.backward), course.kept)
+def course(profile: StepProfile, held: Held, rank: Rank, in_flight: int) -> Course:
+    """
+    The points of a step that are the highest for some batch.
+
+    Args:
+        profile: The model's step.
+        held: What the rank holds and gathers.
+        rank: Layers of the stage, and whether it begins or ends the pipeline.
+        in_flight: Micro-batches whose activations are held. [unitless]
+
+    Returns:
+        Of forward and of backward; which batch it is decides between them.
+    """
+    whole = _course(profile, held, rank, in_flight)
+    return Course(_candidates(whole.forward), _candidates(whole.backward), whole.kept)
 
 
 def _course(profile: StepProfile, held: Held, rank: Rank, in_flight: int) -> Course:
@@ -143,7 +146,7 @@ def _course(profile: StepProfile, held: Held, rank: Rank, in_flight: int) -> Cou
     counts = counts_of(profile, rank)
     _forward(walk, profile, counts, rank, held)
     forward, walk.points = walk.points, []
-    kept = times(walk.level, in_flight - 1)
+    kept = times(walk.level, in_flight - 1) if in_flight > 1 else ZERO
     walk.level = plus(walk.level, kept)
     _backward(walk, profile, counts, rank, held)
     return Course(tuple(forward), tuple(walk.points), kept)
