@@ -1,6 +1,7 @@
 """When a connection has kept the service waiting for too long: by a clock that the test moves."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -61,51 +62,52 @@ class Connection:
         return None
 
 
+@pytest.fixture
+async def connection() -> AsyncIterator[Connection]:
+    made = Connection()
+    yield made
+    made.protocol.connection_lost(None)
+
+
 async def _never(scope: Any, receive: Any, send: Any) -> None:
     await asyncio.Event().wait()
 
 
 @pytest.mark.parametrize("sent", [b"", HEAD])
-async def test_a_head_has_its_time_and_no_more(sent: bytes) -> None:
-    connection = Connection()
+async def test_a_head_has_its_time_and_no_more(connection: Connection, sent: bytes) -> None:
     if sent:
         connection.protocol.data_received(sent)
 
     assert 5.25 == connection.aborted_at(1, 4.75, 5.25)
 
 
-async def test_a_request_that_is_worked_on_is_left_to_its_deadline() -> None:
-    connection = Connection()
+async def test_a_request_that_is_worked_on_is_left_to_its_deadline(connection: Connection) -> None:
     connection.protocol.data_received(BODY_BEGUN)
 
     assert None is connection.aborted_at(1, 14, 16, 1000)
 
 
-async def test_a_body_that_goes_on_after_its_answer_has_the_time_of_a_request() -> None:
-    connection = Connection()
+async def test_a_body_that_goes_on_after_its_answer_has_the_time_of_a_request(connection: Connection) -> None:
     connection.protocol.data_received(BODY_BEGUN)
     connection.protocol.cycle.response_complete = True
 
     assert 15.25 == connection.aborted_at(1, 14.75, 15.25)
 
 
-async def test_a_connection_between_requests_is_left_alone() -> None:
-    connection = Connection()
+async def test_a_connection_between_requests_is_left_alone(connection: Connection) -> None:
     connection.protocol.data_received(HEAD + b"\r\n")
 
     assert None is connection.aborted_at(1, 1000)
 
 
-async def test_an_answer_that_nobody_reads_waits_as_long_as_a_request_may_take() -> None:
-    connection = Connection()
+async def test_an_answer_that_nobody_reads_waits_as_long_as_a_request_may_take(connection: Connection) -> None:
     connection.protocol.data_received(HEAD + b"\r\n")
     connection.protocol.pause_writing()
 
     assert 16.25 == connection.aborted_at(1, 15.75, 16.25)
 
 
-async def test_a_reader_who_goes_on_starts_a_new_wait() -> None:
-    connection = Connection()
+async def test_a_reader_who_goes_on_starts_a_new_wait(connection: Connection) -> None:
     connection.protocol.data_received(HEAD + b"\r\n")
     connection.protocol.pause_writing()
     assert None is connection.aborted_at(1, 15)
@@ -116,8 +118,7 @@ async def test_a_reader_who_goes_on_starts_a_new_wait() -> None:
     assert 33.25 == connection.aborted_at(18, 32.75, 33.25)
 
 
-async def test_a_connection_that_does_not_close_is_ended() -> None:
-    connection = Connection()
+async def test_a_connection_that_does_not_close_is_ended(connection: Connection) -> None:
     connection.transport.closing = True
 
     assert 6.25 == connection.aborted_at(1, 5.75, 6.25)
