@@ -224,7 +224,7 @@ def compare(amount: Amount, usable: int) -> Verdict:
 def _reasons(
     required: Amount,
     claim: Amount | None,
-    peak: Amount,
+    peak: Amount | None,
     capacity: Capacity | None,
     findings: tuple[Finding, ...],
 ) -> tuple[Finding, ...]:
@@ -234,7 +234,7 @@ def _reasons(
     reasons = [_capacity_finding("required", required, usable)]
     if claim is not None and (status := compare(claim, usable)) != "met":
         reasons.append(_capacity_finding("the engine's claim and what it takes outside it", claim, usable, status))
-    if claim is None and required.high <= usable < peak.high:
+    if claim is None and peak is not None and required.high <= usable < peak.high:
         reasons.append(_given_back(peak))
     return tuple(reasons) + findings
 
