@@ -319,32 +319,48 @@ a twentieth too low.
 """
 
 
-SECOND = """
+LATER = {
+    "held out 2": """
 ### The second batch
 
 Held out 2: other runs, collected the day after (some from repositories that the first used, none of its runs), and scored before
 any law, fact or band was mended by them. Its first score is what a run never seen may expect of that version.
-"""
+""",
+    "held out 3": """
+### The third batch
+
+Held out 3: runs and reports of repositories that no file named before, scored blind by a later version still.
+""",
+}
 
 
-def _second(reports: list[dict[str, Any]], names: frozenset[str]) -> list[dict[str, Any]]:
+def _among(reports: list[dict[str, Any]], names: frozenset[str]) -> list[dict[str, Any]]:
     return [r for r in reports if r["id"] in names]
 
 
-def second_serving(ask: Asked, held: list[comparison.Row]) -> list[str]:
-    """Markdown lines of the start-up logs and reports of the second batch."""
-    names = comparison.second_serving_cases()
-    reports = _second(comparison.heldout_decisions(), names)
-    verdicts = verdict_table(ask, reports, comparison.heldout_first_verdicts())
-    return [SECOND, *heldout_table([row for row in held if row.case in names]), "", *verdicts]
+def later_serving(ask: Asked, held: list[comparison.Row]) -> list[str]:
+    """Markdown lines of the start-up logs and reports of each later batch."""
+    lines: list[str] = []
+    for batch, words in LATER.items():
+        names = comparison.serving_batch(batch)
+        rows, reports = [row for row in held if row.case in names], _among(comparison.heldout_decisions(), names)
+        lines += [words, *([*heldout_table(rows), ""] if rows else [])]
+        lines += verdict_table(ask, reports, comparison.heldout_first_verdicts()) if reports else []
+    return lines
 
 
-def second_training(ask: Asked, held: Trained) -> list[str]:
-    """Markdown lines of the fine-tuning runs and reports of the second batch."""
-    names = comparison.second_training_runs()
-    reports = _second(comparison.heldout_training_decisions(), names)
-    verdicts = verdict_table(ask, reports, comparison.heldout_training_first_verdicts())
-    return [SECOND, *heldout_training_table([found for found in held if found[0]["id"] in names]), "", *verdicts]
+def later_training(ask: Asked, held: Trained) -> list[str]:
+    """Markdown lines of the fine-tuning runs and reports of each later batch."""
+    lines: list[str] = []
+    for batch, words in LATER.items():
+        names = comparison.training_batch(batch)
+        runs, reports = (
+            [run for run in held if run[0]["id"] in names],
+            _among(comparison.heldout_training_decisions(), names),
+        )
+        lines += [words, *([*heldout_training_table(runs), ""] if runs else [])]
+        lines += verdict_table(ask, reports, comparison.heldout_training_first_verdicts()) if reports else []
+    return lines
 
 
 def _serving_verdicts(ask: Asked) -> list[str]:
@@ -386,10 +402,10 @@ def main() -> None:
     tables = [*table(found), *(["", *training_table(trained)] if trained else [])]
     held = [] if arguments.engine else heldout_rows(ask)
     if held:
-        tables += [HELDOUT, *heldout_table(held), "", *_serving_verdicts(ask), *second_serving(ask, held)]
+        tables += [HELDOUT, *heldout_table(held), "", *_serving_verdicts(ask), *later_serving(ask, held)]
         held_out = training_rows(ask, comparison.heldout_training_cases())
         tables += [HELDOUT_TRAINING, *heldout_training_table(held_out), "", *_training_verdicts(ask)]
-        tables += second_training(ask, held_out)
+        tables += later_training(ask, held_out)
     every = [*every_row(found), *every_row([row for _, row in trained]), *every_row(held)]
     lines = limits(found) if arguments.limits else every if arguments.cases else tables
     if arguments.write:

@@ -59,6 +59,26 @@ def test_each_engine_has_its_own_bound_for_a_format(answer, engine, gpu, weight_
     assert reason is None if expected is None else reason.startswith(expected)
 
 
+@pytest.mark.parametrize(
+    ("engine", "gpu", "expected", "words"),
+    [
+        ("vllm", "gtx-1080", "needs_confirmation", "built from source"),
+        ("vllm", "v100-32", None, ""),
+        ("sglang", "t4", "needs_confirmation", "some kernels"),
+        ("sglang", "v100-32", "excluded", "sglang needs compute capability 7.5"),
+        ("tgi", "gtx-1080", "excluded", "tgi needs compute capability 7.0"),
+    ],
+)
+def test_a_generation_older_than_the_packages_is_confirmed_where_it_is_reported_to_run(
+    answer, engine, gpu, expected, words
+):
+    found = answer(gpu, "Qwen/Qwen3-0.6B", serving={"engine": engine, "max_model_len": 2048, "dtype": "float16"})
+    reasons = [r for r in found.reasons if r.field == "/serving/engine"]
+
+    assert ([expected] if expected else []) == [r.status for r in reasons]
+    assert all(words in r.reason for r in reasons)
+
+
 @pytest.mark.parametrize(("gpu", "expected"), [("t4", True), ("v100-32", True), ("a100-80-sxm", False)])
 def test_tensorrt_llm_needs_ampere(answer, gpu, expected):
     found = answer(gpu, "Qwen/Qwen3-0.6B", serving={"engine": "tensorrt-llm", "max_model_len": 2048})

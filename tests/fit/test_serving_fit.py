@@ -207,6 +207,16 @@ def test_what_an_engine_cannot_run_on_a_generation_is_excluded(gpu, serving, req
     assert (requirement, True) == (found.excluded[0].requirement, words in found.excluded[0].reason)
 
 
+def test_an_engine_that_would_have_to_be_built_for_a_generation_is_confirmed():
+    found = answer("Qwen/Qwen3-0.6B", serving=FP16, weights={"format": "fp16"}, offer=offered(sku(gpu="gtx-1080")))
+
+    assert "needs_confirmation" == statuses(found.candidates[0])["engine"]
+    assert "built from source" in reasons(found.candidates[0])["engine"]
+
+
+FP16 = {"engine": "vllm", "max_model_len": 2048, "dtype": "float16"}
+
+
 def test_a_pool_too_small_for_the_traffic_is_helped_by_less_or_smaller_cache():
     traffic = {"engine": "vllm", "max_model_len": 32_768, "concurrency": 64}
     found = answer(

@@ -86,18 +86,18 @@ def _first_training_batches() -> list[dict[str, Any]]:
     return found
 
 
-def second_training_runs() -> frozenset[str]:
-    """Runs and reports of the batch "held out 2": collected a day after the first, scored before anything was mended by them."""
-    return _second(_first_training_batches())
+def training_batch(name: str) -> frozenset[str]:
+    """Runs and reports of a later batch, such as "held out 2": scored before anything was mended by them."""
+    return _batch(_first_training_batches(), name)
 
 
-def second_serving_cases() -> frozenset[str]:
-    """Start-up logs and reports of the batch "held out 2"."""
-    return _second(_first_batches())
+def serving_batch(name: str) -> frozenset[str]:
+    """Start-up logs and reports of a later batch, such as "held out 2": scored before anything was mended by them."""
+    return _batch(_first_batches(), name)
 
 
-def _second(batches: list[dict[str, Any]]) -> frozenset[str]:
-    named = [batch for batch in batches if batch.get("name") == "held out 2"]
+def _batch(batches: list[dict[str, Any]], name: str) -> frozenset[str]:
+    named = [batch for batch in batches if batch.get("name") == name]
     return frozenset(name for batch in named for name in (*batch["answers"], *batch["verdicts"]))
 
 

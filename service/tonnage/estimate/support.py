@@ -13,7 +13,7 @@ from tonnage.kept import recent
 from tonnage.spec.card import Placement, Serving, Training
 from tonnage.spec.engine import Hardware
 from tonnage.spec.facts import Gpu, KvFormat, WeightFormat
-from tonnage.spec.report import Finding
+from tonnage.spec.report import Finding, Verdict
 from tonnage.spec.workload import Workload
 
 _KINDS = ("tensor", "pipeline", "data", "expert", "context")
@@ -104,10 +104,9 @@ def _accelerator(engine: str | None, framework: str | None, where: Hardware, gpu
     """What stands against the engine or framework on this accelerator."""
     who, field = engine or framework, "/serving/engine" if engine is not None else "/training/framework"
     found: tuple[Finding, ...] = ()
-    have, least = capability(gpu.compute_capability), capability(where.minimum_compute_capability)
-    if have is not None and least is not None and have < least:
-        words = f"{who} needs compute capability {where.minimum_compute_capability}, {gpu.name} has {gpu.compute_capability}"
-        found = (Finding(status="excluded", reason=f"{words} ({where.source})", field=field),)
+    old = too_old(who or "", where, gpu)
+    if old is not None:
+        found = (Finding(status=old[0], reason=f"{old[1]} ({where.source})", field=field),)
     if gpu.vendor in where.possible:
         words = f"{who} on {gpu.vendor} depends on a plugin or branch, whose memory is not modelled"
         return (*found, Finding(status="needs_confirmation", reason=f"{words} ({where.source})", field=field))
@@ -115,6 +114,31 @@ def _accelerator(engine: str | None, framework: str | None, where: Hardware, gpu
         words = f"{who} does not run on {gpu.vendor} ({where.source})"
         return (*found, Finding(status="excluded", reason=words, field=field))
     return found
+
+
+def too_old(who: str, where: Hardware, gpu: Gpu) -> tuple[Verdict, str] | None:
+    """
+    An NVIDIA generation older than those an engine's packages are built for.
+
+    Args:
+        who: Engine or framework, as it is called.
+        where: What it runs on.
+        gpu: The accelerator.
+
+    Returns:
+        Excluded, or to be confirmed where it is reported to run all the same; None for one that is not too old.
+    """
+    have, least = capability(gpu.compute_capability), capability(where.minimum_compute_capability)
+    if have is None or least is None or have >= least:
+        return None
+    possible = capability(where.possible_compute_capability)
+    if possible is None or have < possible:
+        return "excluded", (
+            f"{who} needs compute capability {where.possible_compute_capability or where.minimum_compute_capability}, "
+            f"{gpu.name} has {gpu.compute_capability}"
+        )
+    words = f"{who} is built for compute capability {where.minimum_compute_capability} and newer, {gpu.name} has"
+    return "needs_confirmation", f"{words} {gpu.compute_capability}: {where.possible_how}"
 
 
 _ATTENTION = {"flash_attention_2": "8.0"}

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from tonnage.errors import Unsupported
 from tonnage.estimate.backends import capability
-from tonnage.estimate.support import attention_findings, format_findings, layout_findings
+from tonnage.estimate.support import attention_findings, format_findings, layout_findings, too_old
 from tonnage.fit.judged import CONFIRM, EXCLUDED, MET, VERDICTS, Judged
 from tonnage.fit.need import Need
 from tonnage.fit.technical import Technical
@@ -85,19 +85,14 @@ def _stated_layout(layout: Placement, need: Need) -> Judged | None:
 def engine(gpu: Gpu, need: Need) -> Judged:
     """Whether the engine or framework runs on this accelerator."""
     where, who = need.hardware, need.engine or need.framework or "no engine is stated; PyTorch"
-    have, least = capability(gpu.compute_capability), capability(where.minimum_compute_capability)
-    if have is not None and least is not None and have < least:
-        return Judged(
-            "engine",
-            EXCLUDED,
-            lambda: (
-                f"{who} needs compute capability {where.minimum_compute_capability}, {gpu.name} has {gpu.compute_capability}"
-            ),
-            where.source,
-        )
+    old = too_old(who, where, gpu)
+    if old is not None and old[0] == "excluded":
+        return Judged("engine", EXCLUDED, lambda: old[1], where.source)
     kernel = attention_findings(need.serving, need.training, gpu)
     if kernel:
         return Judged("engine", EXCLUDED, lambda: kernel[0].reason, "Dao-AILab/flash-attention README")
+    if old is not None:
+        return Judged("engine", CONFIRM, lambda: old[1], where.source)
     if gpu.vendor in where.established:
         return Judged("engine", MET, lambda: f"{who} runs on {gpu.vendor}", where.source)
     if gpu.vendor in where.possible:

@@ -35,7 +35,11 @@ class Hardware(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     possible: tuple[str, ...] = ()
     """Vendors whose support is a plugin or branch, whose memory is not modelled."""
     minimum_compute_capability: str | None = None
-    """Oldest NVIDIA generation."""
+    """Oldest NVIDIA generation that published packages are built for."""
+    possible_compute_capability: str | None = None
+    """Oldest that it is reported to run on otherwise; absent: on none."""
+    possible_how: str = ""
+    """What that takes."""
     source: str
 
 

@@ -287,10 +287,6 @@ ATTENTION = 4 * (2 * 4096 * 2048 + 2 * 512 * 2048)
 EMBEDDING = 151936 * 2048
 
 
-def weights(found):
-    return next(i for i in found.loads[0].phases[0].items if i.component == "weights").bytes.expected
-
-
 def grouped(groups=None, **serving):
     more = {} if groups is None else {"enable_dp_attention": True, "dp_size": groups}
     return answer({"gpu_memory_utilization": 0.8} | more | serving, {"tensor_parallel_size": 8}, GROUPED)
@@ -335,6 +331,6 @@ def test_groups_take_from_the_default_fraction(version):
 def test_groups_that_do_not_divide_or_are_not_asked_for_contradict():
     with pytest.raises(ContradictoryWorkload, match="not divisible by dp_size 3"):
         grouped(3)
-    with pytest.raises(ContradictoryWorkload, match="placement.data_parallel_size"):
+    with pytest.raises(ContradictoryWorkload, match=r"placement\.data_parallel_size"):
         grouped(dp_size=8)
     assert grouped(dp_size=1)
