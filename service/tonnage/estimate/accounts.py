@@ -79,7 +79,7 @@ def decisive(account: Account) -> Deciding:
         account: Of an engine, a framework or neither.
 
     Returns:
-        Its loads summed by the device counter, its claim, findings, host and peak.
+        Its loads summed by the device counter, its claim, findings and host.
 
     Raises:
         ValueError: It has no loads.
@@ -87,8 +87,14 @@ def decisive(account: Account) -> Deciding:
     claimed = account.claimed_bytes is not None
     peaks = [(load, device_peak(load.phases, claimed)) for load in account.loads]
     needs = [load_needs(load, peak, claimed=claimed) for load, peak in peaks]
-    peak = max([peak.highest for _, peak in peaks], key=_expected)
-    return Deciding(max(needs, key=_expected), peak if claimed else None, peak, account.findings, account.host)
+    claim = max([peak.device for _, peak in peaks], key=_expected) if claimed else None
+    return Deciding(max(needs, key=_expected), claim, account.findings, account.host)
+
+
+def highest(account: Account) -> Amount:
+    """Largest device total of an account, up to the highest end of any phase. [bytes]"""
+    claimed = account.claimed_bytes is not None
+    return max([device_peak(load.phases, claimed).highest for load in account.loads], key=_expected)
 
 
 def _expected(amount: Amount) -> int:

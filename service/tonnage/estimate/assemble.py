@@ -7,7 +7,7 @@ Nothing here knows an engine; sums are the business of `estimate.totals`.
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from tonnage.estimate.accounts import account_of, decisive
+from tonnage.estimate.accounts import account_of, decisive, highest
 from tonnage.estimate.identity import digest, model_report, versions
 from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.rules import rules_of_thumb
@@ -177,7 +177,7 @@ def without_items(workload: Workload, account: Account, fields: Iterable[str]) -
     deciding = decisive(account)
     required, claim, reserve = screen(workload, deciding)
     capacity = _capacity(workload)
-    reasons = _reasons(required, claim, deciding.peak, capacity, account.findings)
+    reasons = _reasons(required, claim, highest(account), capacity, account.findings)
     of = Judged(workload, account, required, reserve, capacity, reasons)
     return {name: _WITHOUT_ITEMS[name](of) for name in fields}
 
@@ -224,7 +224,7 @@ def compare(amount: Amount, usable: int) -> Verdict:
 def _reasons(
     required: Amount,
     claim: Amount | None,
-    peak: Amount | None,
+    peak: Amount,
     capacity: Capacity | None,
     findings: tuple[Finding, ...],
 ) -> tuple[Finding, ...]:
@@ -234,7 +234,7 @@ def _reasons(
     reasons = [_capacity_finding("required", required, usable)]
     if claim is not None and (status := compare(claim, usable)) != "met":
         reasons.append(_capacity_finding("the engine's claim and what it takes outside it", claim, usable, status))
-    if claim is None and peak is not None and required.high <= usable < peak.high:
+    if claim is None and required.high <= usable < peak.high:
         reasons.append(_given_back(peak))
     return tuple(reasons) + findings
 

@@ -321,8 +321,6 @@ class Deciding(Struct, frozen=True, gc=False):
     """What the GPU that needs most must hold, without the caller's reserve. [bytes]"""
     claim: Amount | None
     """What an engine that claims by a fraction takes on its fullest GPU; None of engines that allocate as needed."""
-    peak: Amount | None
-    """Largest device total of any phase, up to the highest end of all; None where it would take items. [bytes]"""
     findings: tuple[Finding, ...] = ()
     host: Host | None = None
 

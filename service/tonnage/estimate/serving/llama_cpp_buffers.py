@@ -1,14 +1,15 @@
 """Caches and compute buffers of the layers that one llama.cpp device holds."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
 from tonnage.estimate import caches
 from tonnage.estimate.identity_cache import remembered
+from tonnage.estimate.serving.llama_cpp_moments import Kinds, Manner, Moment, widest_moments
 from tonnage.laws import llama_cpp_cache, llama_cpp_graph
 from tonnage.spec.facts import KvFormat
-from tonnage.spec.model import Attention, Layer, LayerGroup, Model, Recurrent
+from tonnage.spec.model import Attention, LayerGroup, Model
 
 _F32 = 4
 _INDICES = 36
@@ -37,16 +38,10 @@ class Shape(Struct, frozen=True, kw_only=True):
     every_token: bool
     cells: int
     """Cells of one stream of a full layer. [cells]"""
-
-    @property
-    def streams(self) -> int:
-        """Streams of the cache. [unitless]"""
-        return 1 if self.unified else self.slots
-
-    @property
-    def tokens(self) -> int:
-        """Tokens of one micro-batch. [tokens]"""
-        return min(self.micro_batch, self.cells * self.streams)
+    streams: int
+    """Streams of the cache. [unitless]"""
+    tokens: int
+    """Tokens of one micro-batch. [tokens]"""
 
     def window_cells(self, window: int) -> int:
         """Cells of one stream of a sliding layer. [cells]"""
@@ -61,11 +56,22 @@ class Shape(Struct, frozen=True, kw_only=True):
 
 
 @remembered(2048)
-def shape_of(*, context_tokens: int, slots: int, unified: bool, padding: int, **others: Any) -> Shape:
-    """The one shape with these fields, its cells counted."""
+def shape_of(*, context_tokens: int, slots: int, unified: bool, padding: int, micro_batch: int, **others: Any) -> Shape:
+    """The one shape with these fields, its cells, streams and tokens counted."""
     context = llama_cpp_cache.context_cells(context_tokens=context_tokens, padding=padding)
     cells = llama_cpp_cache.stream_cells(context_cells=context, sequences=slots, unified=unified, padding=padding)
-    return Shape(context_tokens=context_tokens, slots=slots, unified=unified, padding=padding, cells=cells, **others)
+    streams = 1 if unified else slots
+    return Shape(
+        context_tokens=context_tokens,
+        slots=slots,
+        unified=unified,
+        padding=padding,
+        micro_batch=micro_batch,
+        cells=cells,
+        streams=streams,
+        tokens=min(micro_batch, cells * streams),
+        **others,
+    )
 
 
 class Cache(Struct, frozen=True):
@@ -128,23 +134,46 @@ def cache(model: Model, *, k: KvFormat, v: KvFormat, shape: Shape, layers: tuple
         Keys and values, recurrent states, run-time staging.
     """
     total = recurrent = staging = 0
-    quantized = k.block_elements > 1 or v.block_elements > 1
-    for group, count in held(model, layers):
-        layer = group.layer
-        if layer.attention is not None:
-            cells = layer_cells(layer.attention, shape)
-            keys, values = rows(layer.attention, k, v, shape.latent_cache)
-            total += count * llama_cpp_cache.layer(
-                cells=cells, streams=shape.streams, key_row_bytes=keys, value_row_bytes=values
+    copied = shape.flash_attention and (k.block_elements > 1 or v.block_elements > 1)
+    for row in _cached_rows(model, k, v, shape.latent_cache, layers):
+        if row.attention is not None:
+            cells = layer_cells(row.attention, shape)
+            total += row.layers * llama_cpp_cache.layer(
+                cells=cells, streams=shape.streams, key_row_bytes=row.keys, value_row_bytes=row.values
             )
-            if quantized and shape.flash_attention and keys:
-                staging = max(staging, _staging(layer.attention, cells * shape.streams))
-        if layer.recurrent is not None:
-            state = caches.layer_state_bytes(layer.recurrent, conv_bytes=_F32, state_bytes=_F32)
-            recurrent += count * llama_cpp_cache.recurrent(
-                state_bytes=state, sequences=shape.slots, draft_tokens=shape.draft_tokens
+            if copied and row.keys:
+                staging = max(staging, _staging(row.attention, cells * shape.streams))
+        if row.state is not None:
+            recurrent += row.layers * llama_cpp_cache.recurrent(
+                state_bytes=row.state, sequences=shape.slots, draft_tokens=shape.draft_tokens
             )
     return Cache(total, recurrent, staging)
+
+
+class _CachedRow(NamedTuple):
+    """What layers of one kind cache."""
+
+    layers: int
+    attention: Attention | None
+    keys: int
+    """Of one token. [bytes]"""
+    values: int
+    """Of one token. [bytes]"""
+    state: int | None
+    """Of one sequence; None: not recurrent. [bytes]"""
+
+
+@remembered()
+def _cached_rows(
+    model: Model, k: KvFormat, v: KvFormat, latent_cache: bool, layers: tuple[int, int]
+) -> tuple[_CachedRow, ...]:
+    found = []
+    for group, count in held(model, layers):
+        attention, recurrent = group.layer.attention, group.layer.recurrent
+        keys, values = (0, 0) if attention is None else rows(attention, k, v, latent_cache)
+        state = None if recurrent is None else caches.layer_state_bytes(recurrent, conv_bytes=_F32, state_bytes=_F32)
+        found.append(_CachedRow(count, attention, keys, values, state))
+    return tuple(found)
 
 
 def layer_cells(attention: Attention, shape: Shape) -> int:
@@ -198,12 +227,17 @@ def graph(model: Model, *, shape: Shape, quantized_cache: bool, layers: tuple[in
     Returns:
         The larger of the layer and the output stage.
     """
-    kinds = [group.layer for group, _ in held(model, layers)]
-    if not model.num_hidden_layers:
-        kinds = [group.layer for group in model.layers]
+    kinds = _kinds(model, layers)
     inputs = _input_bytes(kinds, shape)
-    stages = [_layer_stage(_widest(layer, model, shape, quantized_cache), shape, inputs) for layer in kinds]
-    stage, law = max(stages, default=(0, "layer_stage"))
+    manner = Manner(
+        tokens=shape.tokens,
+        slots=shape.slots,
+        latent_cache=shape.latent_cache,
+        reads_cache=shape.flash_attention and not quantized_cache,
+        score_cells=() if shape.flash_attention else tuple([layer_cells(a, shape) for a in kinds.attentions]),
+    )
+    moments = [_layer_stage(widest, shape, inputs) for widest in widest_moments(kinds, manner)]
+    stage, law = max(moments, default=(0, "layer_stage"))
     rows_of_output = llama_cpp_graph.output_rows(
         tokens=shape.tokens, slots=shape.slots, draft_tokens=shape.draft_tokens, every_token=shape.every_token
     )
@@ -213,14 +247,28 @@ def graph(model: Model, *, shape: Shape, quantized_cache: bool, layers: tuple[in
             rows=rows_of_output, vocab_size=model.vocab_size, hidden_size=model.hidden_size
         )
     hidden = 2 * _F32 * shape.tokens * model.hidden_size
-    plain = all(layer.recurrent is None and _plain(layer.attention) for layer in kinds)
     if output > stage:
         logits = _F32 * rows_of_output * model.vocab_size
-        return Graph(output - logits, logits, shape.tokens * inputs, "output_stage", plain, hidden)
-    return Graph(stage, 0, shape.tokens * inputs, law, plain, hidden)
+        return Graph(output - logits, logits, shape.tokens * inputs, "output_stage", kinds.plain, hidden)
+    return Graph(stage, 0, shape.tokens * inputs, law, kinds.plain, hidden)
 
 
-def _layer_stage(widest: "_Stage", shape: Shape, inputs: int) -> tuple[int, str]:
+@remembered()
+def _kinds(model: Model, layers: tuple[int, int]) -> Kinds:
+    found = [group.layer for group, _ in held(model, layers)]
+    if not model.num_hidden_layers:
+        found = [group.layer for group in model.layers]
+    attentions = [layer.attention for layer in found if layer.attention is not None]
+    return Kinds(
+        layers=tuple(found),
+        hidden_size=model.hidden_size,
+        attentions=tuple(attentions),
+        windowed=tuple({a.window is not None: a for a in attentions}.values()),
+        plain=all(layer.recurrent is None and _plain(layer.attention) for layer in found),
+    )
+
+
+def _layer_stage(widest: Moment, shape: Shape, inputs: int) -> tuple[int, str]:
     size = llama_cpp_graph.layer_stage(
         tokens=shape.tokens, input_bytes=inputs, elements=widest.elements, state_bytes=widest.state_bytes
     )
@@ -231,11 +279,10 @@ def _plain(attention: Attention | None) -> bool:
     return attention is None or attention.kind != "mla"
 
 
-def _input_bytes(layers: list[Layer], shape: Shape) -> int:
+def _input_bytes(kinds: Kinds, shape: Shape) -> int:
     """Masks and indices of one token: one mask per kind of cache. [bytes/token]"""
-    attentions = (layer.attention for layer in layers if layer.attention is not None)
     total = _INDICES
-    for attention in {_cuts_window(a, shape): a for a in attentions}.values():
+    for attention in kinds.windowed if shape.sliding_cache and not shape.swa_full else kinds.attentions[-1:]:
         total += llama_cpp_graph.mask(
             cells=layer_cells(attention, shape),
             flash_attention=shape.flash_attention,
@@ -246,90 +293,3 @@ def _input_bytes(layers: list[Layer], shape: Shape) -> int:
                 num_key_value_heads=attention.num_key_value_heads, value_head_dim=attention.v_head_dim
             )
     return total
-
-
-def _widest(layer: Layer, model: Model, shape: Shape, quantized_cache: bool) -> "_Stage":
-    """Widest moment of a layer."""
-    hidden, attention = model.hidden_size, layer.attention
-    stages = [_Stage(0, 0, "layer_stage")]
-    if attention is not None:
-        stages.append(_Stage(_attention(attention, hidden, shape), 0, "attention"))
-    if layer.recurrent is not None:
-        stages.append(_scan(layer.recurrent, shape))
-    kept = _kept_attention(layer, hidden, shape.flash_attention and not quantized_cache)
-    rows = 1 if layer.recurrent is not None or (attention is not None and attention.output_gate) else 2
-    if layer.mlp is not None:
-        mlp = layer.mlp
-        width = llama_cpp_graph.feed_forward(
-            hidden_size=hidden,
-            intermediate_size=mlp.intermediate_size,
-            attention_width=0 if mlp.fused_gate_up else kept,
-            gated=mlp.gated,
-            hidden_rows=rows,
-        )
-        stages.append(_Stage(width, 0, "feed_forward"))
-    if layer.moe is not None:
-        moe = layer.moe
-        width = llama_cpp_graph.experts(
-            hidden_size=hidden,
-            experts_per_token=moe.num_experts_per_tok,
-            expert_intermediate_size=moe.moe_intermediate_size,
-            attention_width=kept,
-            hidden_rows=rows,
-        )
-        stages.append(_Stage(width, 0, "experts"))
-    return max(stages, key=lambda stage: shape.tokens * _F32 * stage.elements + stage.state_bytes)
-
-
-class _Stage(Struct, frozen=True):
-    """One moment of a layer."""
-
-    elements: int
-    """[elements/token]"""
-    state_bytes: int
-    law: str
-
-
-def _kept_attention(layer: Layer, hidden: int, plain: bool) -> int:
-    """Attention output that stays beside the feed-forward: its block is reused where the residual fits it exactly. [elements]"""
-    attention = layer.attention
-    width = layer.recurrent.inner_size if layer.recurrent is not None else 0
-    if attention is None:
-        return width
-    width = max(width, attention.num_attention_heads * attention.v_head_dim)
-    reusable = attention.kind != "mla" and not layer.post_norm and not layer.parallel
-    return 0 if width == hidden and reusable and not plain else width
-
-
-def _scan(recurrent: Recurrent, shape: Shape) -> _Stage:
-    if recurrent.kind not in ("mamba1", "mamba2"):
-        return _Stage(0, 0, "layer_stage")
-    inner = recurrent.inner_size
-    width = llama_cpp_graph.selective_scan(
-        projected_width=inner + recurrent.conv_channels + recurrent.state_heads,
-        conv_channels=recurrent.conv_channels,
-        inner_size=inner,
-    )
-    state = caches.layer_state_bytes(recurrent, conv_bytes=_F32, state_bytes=_F32)
-    return _Stage(width, shape.slots * state, "selective_scan")
-
-
-def _attention(attention: Attention, hidden: int, shape: Shape) -> int:
-    heads = attention.num_attention_heads
-    cells = 0 if shape.flash_attention else layer_cells(attention, shape)
-    if attention.kind == "mla" and shape.latent_cache:
-        rope = attention.qk_rope_head_dim or 0
-        return llama_cpp_graph.latent_attention(
-            hidden_size=hidden,
-            num_attention_heads=heads,
-            query_head_dim=(attention.qk_nope_head_dim or 0) + rope,
-            latent_dim=(attention.kv_lora_rank or 0) + rope,
-            score_cells=cells,
-        )
-    return llama_cpp_graph.attention(
-        hidden_size=hidden,
-        attention_width=heads * attention.v_head_dim,
-        score_cells=cells,
-        num_attention_heads=heads,
-        gated=attention.output_gate,
-    )

@@ -1,5 +1,7 @@
 """Which device of a llama.cpp process gets what: layers, output matrix, caches and compute buffers."""
 
+from typing import NamedTuple
+
 from msgspec import Struct
 
 from tonnage.estimate.serving.llama_cpp_buffers import (
@@ -119,14 +121,26 @@ def devices(model: Model, parts: FileWeights, chosen: Settings, offloaded: int) 
     count = len(parts.layers)
     held = ranges(count, offloaded, chosen.shares)
     overlapped = len(held) > 1 and offloaded > count and not chosen.cpu_moe_layers and not chosen.kv_on_host
-    return tuple(_device(model, parts, chosen, index, part, overlapped=overlapped) for index, part in enumerate(held))
-
-
-def _device(
-    model: Model, parts: FileWeights, chosen: Settings, index: int, part: tuple[int, int, bool], *, overlapped: bool
-) -> Device:
-    first, last, output = part
     now = shape(chosen)
+    # Not every caller knows the build: older ones need more, and a plan must hold for them.
+    oldest = now if chosen.era_known else shape(chosen, oldest=True)
+    of_card = _OfCard(model, parts, chosen, now, oldest)
+    return tuple([_device(of_card, index, part, overlapped=overlapped) for index, part in enumerate(held)])
+
+
+class _OfCard(NamedTuple):
+    """What all devices of a card have in common."""
+
+    model: Model
+    parts: FileWeights
+    chosen: Settings
+    now: Shape
+    oldest: Shape
+
+
+def _device(of_card: _OfCard, index: int, part: tuple[int, int, bool], *, overlapped: bool) -> Device:
+    first, last, output = part
+    model, parts, chosen, now, oldest = of_card
     k, v = chosen.k, chosen.v
     quantized = k.block_elements > 1
     on_host = min(max(chosen.cpu_moe_layers - first, 0), last - first)
@@ -136,12 +150,11 @@ def _device(
     buffers = graph(model, shape=now, quantized_cache=quantized, layers=(first, last), with_output=output)
     cache_most, least = caches.keys_and_values, buffers.total
     if not chosen.era_known:
-        # Not every caller knows the build: older ones need more, and a plan must hold for them.
-        oldest = shape(chosen, oldest=True)
         older = graph(model, shape=oldest, quantized_cache=quantized, layers=(first, last), with_output=output)
         buffers = max(buffers, older, key=lambda g: g.total)
         if not chosen.kv_on_host and was_cached_expanded(model):
-            cache_most = max(cache_most, cache(model, k=k, v=v, shape=oldest, layers=(first, last)).keys_and_values)
+            expanded = cache(model, k=k, v=v, shape=oldest, layers=(first, last)) if now.latent_cache else caches
+            cache_most = max(cache_most, expanded.keys_and_values)
     old = not chosen.era_known or chosen.release.separate_f32_mask
     pipeline = 0
     if overlapped:

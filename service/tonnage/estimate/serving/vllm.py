@@ -50,8 +50,6 @@ class Frame(Struct, frozen=True, kw_only=True):
     """Device peak of each distinct rank and what a block costs it, as far as ranks differ; empty without a card. [bytes]"""
     device: Amount
     """Largest of the peaks. [bytes]"""
-    highest: Amount
-    """The same up to the highest end of any phase. [bytes]"""
     claimed: int | None
     offloaded: int
     """Weights kept in host memory over all ranks. [bytes]"""
@@ -132,7 +130,7 @@ class Comparison:
             needs = [totals.needed(peak, exactly(blocks * block)) for peak, block in frame.peaks]
             needed = needs[0] if len(needs) == 1 else max(needs, key=attrgetter("expected"))
         findings = vllm_findings.findings(frame.facts, frame.standing, asked)
-        return Deciding(needed, claim, frame.highest, findings, self._host(workload, chosen, frame))
+        return Deciding(needed, claim, findings, self._host(workload, chosen, frame))
 
     def _host(self, workload: Workload, chosen: Settings, frame: Frame) -> Host:
         key = (workload.placement.gpus, frame.offloaded, chosen.max_num_seqs, chosen.legacy, chosen.runner_v2)
@@ -248,7 +246,6 @@ def _frame(workload: Workload, _reach: tuple[int, ...]) -> Frame:
         phases=phases,
         peaks=peaks,
         device=max((peak.device for peak, _ in peaks), key=attrgetter("expected"), default=exactly(0)),
-        highest=max((peak.highest for peak, _ in peaks), key=attrgetter("expected"), default=exactly(0)),
         claimed=claimed,
         offloaded=sum(r.offloaded * len(r.ranks) for r in ranks),
         drafted=drafted.weights > 0,

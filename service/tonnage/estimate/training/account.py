@@ -79,7 +79,7 @@ def deciding(workload: Workload) -> Deciding:
         SizingError: The card contradicts itself, or no law covers it.
     """
     job = solved(workload)
-    return Deciding(max(needs(job, workload.gpu), key=_expected), None, None, job.findings, job.host)
+    return Deciding(max(needs(job, workload.gpu), key=_expected), None, job.findings, job.host)
 
 
 def _expected(amount: Amount) -> int:
