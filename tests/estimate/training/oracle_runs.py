@@ -10,6 +10,7 @@ import msgspec
 from tonnage.catalog import load_catalog, resolve
 from tonnage.estimate import estimate
 from tonnage.estimate.training import solve
+from tonnage.estimate.training.bands import TO_THE_END
 from tonnage.spec.card import SizingCard
 
 BOOK = json.loads((Path(__file__).parents[2] / "oracles" / "training_runs.json").read_text())
@@ -73,5 +74,5 @@ def compared():
 
 def at_the_cap(card):
     """The answer if the longest sample has the stated length, which a card cannot say of varying ones."""
-    with patch.object(solve, "expected_reach", lambda job: 1.0):
+    with patch.object(solve, "reach_of", lambda job: TO_THE_END):
         return answer(card)

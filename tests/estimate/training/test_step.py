@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tonnage.estimate.training.profile import Part, StepProfile
 from tonnage.estimate.training.sharding import Held
 from tonnage.estimate.training.sizes import Rank
-from tonnage.estimate.training.step import Batch, Moment, Point, _candidates, _course, _moment, counts_of, highest
+from tonnage.estimate.training.step import Batch, Point, _candidates, _course, _highest, counts_of, highest, moment
 from tonnage.estimate.training.tape import ZERO, constant, gradient, per_token, plus
 
 
@@ -184,34 +184,34 @@ def test_each_measure_counts_at_its_own_factor():
         low = course().forward[0]._replace(name="low", fixed=0, tokens=0, pairs=0, padded=0, scored=0, live=0)
         high = low._replace(name="high", **{name: 2})
         other = low._replace(name="other", fixed=2 * factor - 1)
-        assert "high" == _moment("forward", (low, high, other), BATCH.measures, 0).name
-        assert "other" == _moment("forward", (other._replace(fixed=2 * factor + 1), high), BATCH.measures, 0).name
+        assert "high" == _highest("forward", (low, high, other), BATCH.measures).name
+        assert "other" == _highest("forward", (other._replace(fixed=2 * factor + 1), high), BATCH.measures).name
 
 
 def test_of_equal_points_the_first_is_taken_whatever_its_sign():
     low = course().forward[0]._replace(fixed=-5, tokens=0, live=0)
 
-    assert "a" == _moment("forward", (low._replace(name="a"), low._replace(name="b")), BATCH.measures, 0).name
-    assert "b" == _moment("forward", (low._replace(name="a", fixed=-6), low._replace(name="b")), BATCH.measures, 0).name
+    assert "a" == _highest("forward", (low._replace(name="a"), low._replace(name="b")), BATCH.measures).name
+    assert "b" == _highest("forward", (low._replace(name="a", fixed=-6), low._replace(name="b")), BATCH.measures).name
 
 
 def test_a_stage_without_layers_is_refused():
     with pytest.raises(ValueError, match="without layers"):
-        _moment("forward", (), BATCH.measures, 0)
+        _highest("forward", (), BATCH.measures)
 
 
 def test_the_moments_of_a_step_say_what_they_are_made_of():
-    forward, backward = highest(course(), BATCH, 77)
+    forward, backward = highest(course(), BATCH, buckets=77)
 
-    assert Moment("forward", "loss, forward", 40310, 0, 0, 0, 200_000, 0, 0) == forward
+    assert moment("forward", "loss, forward", activations=40310, live=200_000) == forward
     assert ("backward", "backward of the first layer", 77) == (backward.phase, backward.name, backward.buckets)
     assert (230, 300_000, 10 * (LEFT - 500 - 16 + 5)) == (backward.gradients, backward.live, backward.activations)
     assert backward.activations + 230 + 300_000 + 77 == backward.total
 
 
 def test_what_further_micro_batches_keep_is_added_to_forward():
-    alone = highest(course(), BATCH, 0)[0]
-    two = highest(course(in_flight=2), BATCH, 0)[0]
+    alone = highest(course(), BATCH)[0]
+    two = highest(course(in_flight=2), BATCH)[0]
 
     assert 10 * LEFT == two.activations - alone.activations
 
@@ -228,7 +228,7 @@ def test_the_highest_point_is_among_those_that_are_kept(factors, measures):
     tokens, pairs, padded, scored = measures
     batch = (1, tokens, pairs, padded, 1, scored)
 
-    assert _moment("forward", points, batch, 0) == _moment("forward", _candidates(points), batch, 0)
+    assert _highest("forward", points, batch) == _highest("forward", _candidates(points), batch)
 
 
 def test_points_below_others_are_left_out():

@@ -3,9 +3,8 @@
 from msgspec.structs import replace
 
 from tonnage.estimate.identity_cache import remembered
-from tonnage.estimate.training.bands import expected_reach, least_reached
 from tonnage.estimate.training.items import item, phase_items
-from tonnage.estimate.training.needs import claim, needs, outside
+from tonnage.estimate.training.needs import Outside, needs, outside
 from tonnage.estimate.training.pool import fragmentation
 from tonnage.estimate.training.solve import Solved, Stage, solved
 from tonnage.estimate.training.usual import usual_model
@@ -78,20 +77,20 @@ def deciding(workload: Workload) -> Deciding:
     Raises:
         SizingError: The card contradicts itself, or no law covers it.
     """
-    job = solved(workload)
-    return Deciding(max(needs(job, workload.gpu), key=_expected), None, job.findings, job.host)
+    job, gpu = solved(workload), workload.gpu
+    needed = needs(job, outside(job.settings, gpu))
+    return Deciding(max(needed, key=_expected), None, job.findings, job.host)
 
 
 def _expected(amount: Amount) -> int:
     return amount.expected
 
 
-@remembered(1024)
 def _on_card(job: Solved, gpu: Gpu | None) -> Account:
+    around = outside(job.settings, gpu)
+    needed = needs(job, around)
     return Account(
-        loads=tuple(
-            [_load(job, stage, needed, gpu) for stage, needed in zip(job.stages, needs(job, gpu), strict=True)]
-        ),
+        loads=tuple([_load(job, stage, need, around) for stage, need in zip(job.stages, needed, strict=True)]),
         host=job.host,
         trainable_parameters=job.trainable_parameters,
         assumptions=job.settings.assumptions,
@@ -112,25 +111,20 @@ def _open_loss(job: Solved) -> tuple[str, ...]:
     )
 
 
-def _load(job: Solved, stage: Stage, needed: Amount, gpu: Gpu | None) -> GpuLoad:
-    settings, share = job.settings, stage.share
-    around, engine = outside(settings, gpu), claim(settings, gpu)
-    beside = (*around.items, *_paged(share.paged))
-    sleeps = bool(settings.card.vllm_enable_sleep_mode)
-    usable = None if gpu is None else gpu.memory_usable_bytes - around.least
+def _load(job: Solved, stage: Stage, needed: Amount, around: Outside) -> GpuLoad:
+    share, engine, sleeps = stage.share, around.claim, bool(job.settings.card.vllm_enable_sleep_mode)
+    beside = (*around.items, *_paged(share.paged)) if share.paged else around.items
+    usable = around.left
     if usable is not None and engine:
         usable -= budget.asleep(claim=engine) if sleeps else engine
     phases = [
         PhaseItems(
             moment.phase,  # type: ignore[arg-type]  # one of PhaseName
-            (
-                *items,
-                fragmentation(job, stage, place, usable),
-                *beside,
-                *_engine(engine, sleeps and moment.phase != "generation"),
-            ),
+            (*items, fragments, *beside, *_engine(engine, sleeps and moment.phase != "generation")),
         )
-        for place, (moment, items) in enumerate(zip(stage.moments, _moving(job, stage), strict=True))
+        for moment, items, fragments in zip(
+            stage.moments, _moving(job, stage), fragmentation(job, stage, usable), strict=True
+        )
     ]
     return GpuLoad(
         ranks=share.ranks,
@@ -142,22 +136,18 @@ def _load(job: Solved, stage: Stage, needed: Amount, gpu: Gpu | None) -> GpuLoad
 
 def _moving(job: Solved, stage: Stage) -> list[tuple[MemoryItem, ...]]:
     """Items alive at each moment, resident ones first."""
-    settings, share = job.settings, stage.share
-    least = least_reached(settings) / expected_reach(settings)
+    quantized, share, least = job.settings.quantized, stage.share, job.reach.least
     return [
         phase_items(
-            moment, share.resident, share.resident_bytes, job.band,
-            quantized=settings.quantized, least=least, most=full.total,
+            moment, share.resident, share.resident_bytes, job.band, quantized=quantized, least=least, most=full.total
         )
         for moment, full in zip(stage.moments, stage.most, strict=True)
-    ]  # fmt: skip
+    ]
 
 
 @remembered(1024)
 def _paged(paged: int) -> tuple[MemoryItem, ...]:
     """States in unified memory."""
-    if not paged:
-        return ()
     return (
         item(
             "optimizer_states", 0, "laws.optimizer.elementwise_states", "bitsandbytes optimizer.py (managed memory)",

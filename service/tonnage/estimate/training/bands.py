@@ -70,20 +70,31 @@ Source: tatsu-lab/stanford_alpaca README (model_max_length 512 holds its samples
 """
 
 
-def least_reached(job: Settings) -> float:
-    """Part of the stated length that the longest batch surely reaches; all of it where samples have one length. [fraction]"""
-    if not job.varying or job.packed or job.release.lengths == "bucketed" or job.sequence_length <= SHORT_CAP:
-        return 1.0
-    return SHORT_SAMPLES / job.sequence_length
+class Reach(NamedTuple):
+    """How long the longest batch is, where the stated length is only a cap."""
+
+    expected: float
+    """Of the stated length. [fraction]"""
+    least: float
+    """Of the expected one. [fraction]"""
 
 
-def expected_reach(job: Settings) -> float:
+TO_THE_END = Reach(1.0, 1.0)
+
+
+def reach_of(job: Settings) -> Reach:
     """
-    Part of a length that the longest batch is taken to reach: the middle of what it may, on a logarithmic scale. [fraction]
+    What the longest batch reaches: the middle of what it may, on a logarithmic scale, and what it surely does.
 
     Source: tests/measured/heldout_training.json (unsloth-*, h2-un-*, swift3-*, h2-sw-*: at the cap nearly all would be too high)
     """
-    return 1.0 if job.release.fills_caps or job.release.lengths == "longest_first" else sqrt(least_reached(job))
+    if not job.varying or job.packed or job.release.lengths == "bucketed" or job.sequence_length <= SHORT_CAP:
+        return TO_THE_END
+    least = SHORT_SAMPLES / job.sequence_length
+    if job.release.fills_caps or job.release.lengths == "longest_first":
+        return Reach(1.0, least)
+    expected = sqrt(least)
+    return Reach(expected, least / expected)
 
 
 def may_fall_short(job: Settings) -> bool:

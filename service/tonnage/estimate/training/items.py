@@ -57,10 +57,7 @@ def phase_items(
 
     `least`: part of what moves that the longest batch surely reaches; `most`: what moves if it reaches the stated length. [bytes]
     """
-    amounts = (
-        moment.activations, moment.logits, moment.gradients, moment.scratch, moment.live, moment.buckets, moment.cache,
-        moment.temporary,
-    )  # fmt: skip
+    amounts = moment[2:10]
     total, widest = resident_bytes + moment.total, amounts.index(max(amounts))
     below = max(int(band.below * total), int((1 - least) * (moment.activations + moment.logits)))
     above = max(int(band.above * total), most - moment.total)

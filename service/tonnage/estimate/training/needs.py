@@ -18,9 +18,11 @@ class Outside(NamedTuple):
     items: tuple[MemoryItem, ...]
     """Context, and communicators."""
     size: Amount
-    """[bytes]"""
-    least: int
-    """What a full card surely does not leave to the pool: communicators are made as they are used. [bytes]"""
+    """Of these. [bytes]"""
+    left: int | None
+    """What a full card leaves to the pool: communicators are made as they are used; None: no card stated. [bytes]"""
+    claim: int
+    """What a colocated engine takes of the card. [bytes]"""
 
 
 def outside(job: Settings, gpu: Gpu | None) -> Outside:
@@ -32,37 +34,30 @@ def outside(job: Settings, gpu: Gpu | None) -> Outside:
         gpu: The card; None: not stated.
 
     Returns:
-        Items and their sums.
+        Items, their sums, and a colocated engine.
     """
-    return _outside(gpu, not job.libraries.at_least("torch", "2.1"), _communicators(job))
+    share = job.card.vllm_gpu_memory_utilization if job.objective in ("grpo", "ppo") else None
+    return _outside(gpu, not job.libraries.at_least("torch", "2.1"), _communicators(job), share)
 
 
-def needs(job: Solved, gpu: Gpu | None) -> tuple[Amount, ...]:
+def needs(job: Solved, around: Outside) -> tuple[Amount, ...]:
     """
     What the card of each stage must hold; states in unified memory give way.
 
     Args:
         job: The job.
-        gpu: The card; None: not stated.
+        around: What lies outside the allocator.
 
     Returns:
         By stage. [bytes]
     """
-    size, engine = outside(job.settings, gpu).size, claim(job.settings, gpu)
+    size, engine = around.size, around.claim
     if not engine:
         return tuple([_plus(stage.needed, size) for stage in job.stages])
     if not job.settings.card.vllm_enable_sleep_mode:
         size = Amount(size.low + engine, size.expected + engine, size.high + engine)
         return tuple([_plus(stage.needed, size) for stage in job.stages])
     return tuple([_plus(_in_turn(stage, engine), size) for stage in job.stages])
-
-
-def claim(job: Settings, gpu: Gpu | None) -> int:
-    """What a colocated engine takes of the card. [bytes]"""
-    share = job.card.vllm_gpu_memory_utilization
-    if share is None or gpu is None or job.objective not in ("grpo", "ppo"):
-        return 0
-    return budget.fraction_of_total(fraction=share, total=gpu.memory_usable_bytes)
 
 
 def _in_turn(stage: Stage, engine: int) -> Amount:
@@ -88,7 +83,7 @@ def _communicators(job: Settings) -> int:
 
 
 @remembered(1024)
-def _outside(gpu: Gpu | None, eager: bool, communicators: int) -> Outside:
+def _outside(gpu: Gpu | None, eager: bool, communicators: int, share: float | None) -> Outside:
     context = counters.context(gpu, eager=eager)
     items = [
         item(
@@ -108,4 +103,8 @@ def _outside(gpu: Gpu | None, eager: bool, communicators: int) -> Outside:
     size = Amount(
         sum(i.bytes.low for i in items), sum(i.bytes.expected for i in items), sum(i.bytes.high for i in items)
     )
-    return Outside(tuple(items), size, least)
+    if gpu is None:
+        return Outside(tuple(items), size, None, 0)
+    usable = gpu.memory_usable_bytes
+    claim = 0 if share is None else budget.fraction_of_total(fraction=share, total=usable)
+    return Outside(tuple(items), size, usable - least, claim)

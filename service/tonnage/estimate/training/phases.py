@@ -11,7 +11,7 @@ from tonnage.estimate.training.recipe import Recipe
 from tonnage.estimate.training.settings import FSDP, Settings
 from tonnage.estimate.training.sharding import Held
 from tonnage.estimate.training.sizes import Rank
-from tonnage.estimate.training.step import Batch, Moment
+from tonnage.estimate.training.step import Batch, Moment, moment
 from tonnage.estimate.training.tape import Form, value
 from tonnage.laws import adapters, kv_cache, loss
 from tonnage.spec.model import Model
@@ -58,7 +58,7 @@ def other_moments(
         found.append(_evaluation(job, model, recipe, holds, rank))
     if "export" in wanted:
         gathered = holds.live_forward if job.sharding in FSDP or job.sharding == "zero3" else 0
-        found.append(Moment("export", "one gathered layer", 0, 0, 0, 0, gathered, 0, 0))
+        found.append(moment("export", "one gathered layer", live=gathered))
     if "merge" in wanted and not job.trains_base:
         found.append(_merge(job))
     return found
@@ -71,15 +71,18 @@ def _generation(job: Settings, model: Model, objective: Objective, holds: Held) 
     PPO keeps the scores of every generated token in fp32 (huggingface/trl@f2cd57710 trl/trainer/utils.py generate).
     """
     if job.card.vllm_gpu_memory_utilization is not None:
-        return Moment("generation", "samples of the colocated engine", 0, 0, 0, 0, holds.live_forward, 0, 0)
+        return moment("generation", "samples of the colocated engine", live=holds.live_forward)
     samples = job.micro_batch_size * max(1, job.gradient_accumulation_steps)
     tokens = samples * job.sequence_length
     rows = tokens // 2 if objective.keeps_scores else samples
     scores = loss.generated_scores(vocab_size=model.vocab_size, rows=rows)
-    return Moment(
-        "generation", "keys and values of generated samples", 0, scores, 0, 0, holds.live_forward, 0, 0,
-        tokens * _cache_per_token(model) // job.tensor_parallel_size,
-    )  # fmt: skip
+    return moment(
+        "generation",
+        "keys and values of generated samples",
+        logits=scores,
+        live=holds.live_forward,
+        cache=tokens * _cache_per_token(model) // job.tensor_parallel_size,
+    )
 
 
 @per_model()
@@ -107,7 +110,9 @@ def _evaluation(job: Settings, model: Model, recipe: Recipe, holds: Held, rank: 
     activations = max((value(point, measures) for point in points), default=0)
     each = round(recipe.loss[0] * model.vocab_size // job.tensor_parallel_size)
     logits = loss.at_moment(bytes_per_scored_token=each, scored_tokens=tokens) if rank.last else 0
-    return Moment("evaluation", "forward without gradients", activations, logits, 0, 0, holds.live_forward, 0, 0)
+    return moment(
+        "evaluation", "forward without gradients", activations=activations, logits=logits, live=holds.live_forward
+    )
 
 
 @per_model()
@@ -120,4 +125,4 @@ def _merge(job: Settings) -> Moment:
     """merge_and_unload, one linear at a time."""
     largest = max((a.in_features * a.out_features for a in job.adapters), default=0)
     product = adapters.merged(elements=largest, adapter_bytes=job.adapter_bytes, quantized=job.quantized)
-    return Moment("merge", "product of one adapter", 0, 0, product, 0, 0, 0, 0)
+    return moment("merge", "product of one adapter", scratch=product)

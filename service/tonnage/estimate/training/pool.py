@@ -3,7 +3,6 @@
 from math import isqrt
 
 from tonnage.estimate.training import counters
-from tonnage.estimate.training.bands import expected_reach, least_reached
 from tonnage.estimate.training.items import item
 from tonnage.estimate.training.settings import FSDP, Settings
 from tonnage.estimate.training.solve import Solved, Stage
@@ -13,33 +12,41 @@ from tonnage.laws.reserved import transient_share
 from tonnage.spec.report import MemoryItem
 
 
-def fragmentation(whole: Solved, stage: Stage, place: int, usable: int | None) -> MemoryItem:
+def fragmentation(job: Solved, stage: Stage, usable: int | None) -> list[MemoryItem]:
     """
     What the pool holds beyond its tensors.
 
     Args:
-        whole: The job.
+        job: The job.
         stage: One of its stages.
-        place: Of the phase among the stage's moments. [unitless]
         usable: What the card leaves to the allocator; None: no card stated. [bytes]
 
     Returns:
-        Its item.
+        An item for each of the stage's moments.
     """
-    job = whole.settings
-    moment, regime, gathers = stage.moments[place], stage.ratios[place], job.sharding == "zero3"
-    low, expected, high = _pool(job, stage, stage.moments, place, usable)
-    if stage.most is not stage.moments:
-        high = max(high, _at_the_cap(whole, stage, place, expected, usable))
-    least = least_reached(job) / expected_reach(job)
-    if least < 1 and not gathers:
-        low = min(low, _of_short_samples(_moved(stage.moments, moment, regime), regime, least, expected))
+    gathers = job.settings.sharding == "zero3"
     law = "laws.reserved.gathered_pool" if gathers else "laws.reserved.transient_share"
-    return item(
-        "fragmentation", expected, law, "measured: laws.reserved",
-        detail=f"{regime.why}; given back when the card is full, so `required` counts only what cannot be",
-        basis="calibrated", counter="reserved", band=(expected - low, high - expected),
-    )  # fmt: skip
+    return [
+        item(
+            "fragmentation", expected, law, "measured: laws.reserved",
+            detail=f"{ratio.why}; given back when the card is full, so `required` counts only what cannot be",
+            basis="calibrated", counter="reserved", band=(expected - low, high - expected),
+        )
+        for ratio, (low, expected, high) in zip(
+            stage.ratios, [_excess(job, stage, place, usable) for place in range(len(stage.ratios))], strict=True
+        )
+    ]  # fmt: skip
+
+
+def _excess(job: Solved, stage: Stage, place: int, usable: int | None) -> tuple[int, int, int]:
+    """Reserved less allocated at the moment of a place: low, expected, high. [bytes]"""
+    moments, ratio, least = stage.moments, stage.ratios[place], job.reach.least
+    low, expected, high = _pool(job.settings, stage, moments, place, usable)
+    if stage.most is not moments:
+        high = max(high, _at_the_cap(job, stage, place, expected, usable))
+    if least < 1 and job.settings.sharding != "zero3":
+        low = min(low, _of_short_samples(_moved(moments, moments[place], ratio), ratio, least, expected))
+    return low, expected, high
 
 
 def _moved(moments: tuple[Moment, ...], moment: Moment, regime: Ratio) -> Moment:
@@ -47,7 +54,7 @@ def _moved(moments: tuple[Moment, ...], moment: Moment, regime: Ratio) -> Moment
     if regime.after:
         return moments[1]
     forward = moments[0]
-    if moment.phase == "backward" and forward.total - forward.gradients > moment.total - moment.gradients:
+    if moment.phase == "backward" and forward.moving > moment.moving:
         return forward
     return moment
 
@@ -60,7 +67,7 @@ def _together(alone: int, beside: int) -> int:
 def _of_short_samples(moved: Moment, regime: Ratio, least: float, expected: int) -> int:
     """Low end of the pool's excess where samples may be far shorter: the pool shrinks with what lies in it. [bytes]"""
     shorter = int((1 - least) * (moved.activations + moved.logits))
-    transient = moved.total - moved.gradients - shorter
+    transient = moved.moving - shorter
     fewer = max(0, expected - transient_share(transient=transient, ratio_percent=regime.low))
     return max(0, expected - _together(fewer, shorter))
 
@@ -97,7 +104,7 @@ def _pool(
     return counters.fragmentation(
         regime,
         allocated=allocated,
-        resident=allocated - (moved.total - moved.gradients),
+        resident=allocated - moved.moving,
         idle=waiting if sharded else 0,
         live=moment.live,
         freed=0 if sharded or regime.after or job.varying else waiting,

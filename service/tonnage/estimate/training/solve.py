@@ -5,7 +5,7 @@ from typing import NamedTuple
 import msgspec
 
 from tonnage.estimate.training.adapters import key_value_width
-from tonnage.estimate.training.bands import Band, expected_reach, may_fall_short
+from tonnage.estimate.training.bands import Band, Reach, may_fall_short, reach_of
 from tonnage.estimate.training.host import host_of
 from tonnage.estimate.training.losses import path_name, scored_tokens
 from tonnage.estimate.training.objectives import Objective
@@ -14,7 +14,7 @@ from tonnage.estimate.training.settings import Settings
 from tonnage.estimate.training.sharding import Held
 from tonnage.estimate.training.sizes import Rank
 from tonnage.estimate.training.standing import Regime, Share, Standing, regime, standing
-from tonnage.estimate.training.step import Batch, Course, Moment, highest
+from tonnage.estimate.training.step import Batch, Course, Moment, highest, moment
 from tonnage.kept import Kept
 from tonnage.laws import optimizer as optimizer_laws
 from tonnage.laws.activations import stale_inputs
@@ -49,6 +49,7 @@ class Solved(msgspec.Struct, frozen=True, eq=False):
     settings: Settings
     objective: Objective
     band: Band
+    reach: Reach
     stages: tuple[Stage, ...]
     host: Host
     trainable_parameters: int
@@ -84,13 +85,14 @@ def solved(workload: Workload) -> Solved:
 
 
 def _solved(base: Standing, job: Settings, named: tuple[str, ...]) -> Solved:
-    whole = _Job(base, job, regime(base, job))
+    whole = _Job(base, job, regime(base, job), reach_of(job))
     shares = base.shares
     model, first = base.workload.model, shares[0].rank.sizes
     return Solved(
         settings=job,
         objective=base.objective,
         band=whole.regime.band,
+        reach=whole.reach,
         stages=tuple(
             [_stage(whole, share, points, named) for share, points in zip(shares, whole.regime.courses, strict=True)]
         ),
@@ -115,12 +117,13 @@ class _Job(NamedTuple):
     base: Standing
     settings: Settings
     regime: Regime
+    reach: Reach
 
 
 def _stage(whole: _Job, share: Share, points: Course, named: tuple[str, ...]) -> Stage:
     job = whole.settings
     ratios: tuple[Ratio, ...] = whole.regime.ratios
-    reach = expected_reach(job)
+    reach = whole.reach.expected
     most = _moments(whole, share, points, _batch(whole, share, job.sequence_length))
     worst = max(most, key=_total)
     moments = (
@@ -141,7 +144,7 @@ def _needed(whole: _Job, share: Share, worst: Moment, open_loss: int) -> Amount:
     the high end is that of one over all logits in fp32.
     """
     band, loading = whole.regime.band, share.holds.load
-    moving = worst.total - worst.gradients
+    moving = worst.moving
     kept = share.resident_bytes + worst.gradients
     allocated = max(kept + moving, loading)
     low = max(kept + moving_least(whole.settings, moving), loading)
@@ -198,11 +201,8 @@ def _batch(whole: _Job, share: Share, longest: int) -> Batch:
 
 
 def _moments(whole: _Job, share: Share, points: Course, batch: Batch) -> tuple[Moment, ...]:
-    forward, backward = highest(points, batch, share.holds.buckets)
-    stale = _stale(whole, batch) + _prefixed(whole)
-    if stale:
-        forward = forward._replace(activations=forward.activations + stale)
-        backward = backward._replace(activations=backward.activations + stale)
+    more = _stale(whole, batch) + _prefixed(whole)
+    forward, backward = highest(points, batch, buckets=share.holds.buckets, more=more)
     return forward, backward, _step(whole, share.rank, share.holds)
 
 
@@ -257,11 +257,11 @@ def _step(whole: _Job, rank: Rank, holds: Held) -> Moment:
             temporary += optimizer_laws.for_loop_step(
                 largest_tensor=rank.largest_trainable // shards, element_bytes=rank.step_width
             )
-    return Moment("optimizer_step", "optimizer step", 0, 0, 0, holds.gradients_after, 0, 0, temporary)
+    return moment("optimizer_step", "optimizer step", gradients=holds.gradients_after, temporary=temporary)
 
 
 def _open_loss(whole: _Job, worst: Moment) -> int:
     job, model = whole.settings, whole.base.workload.model
     path = causal_upcast(logit_bytes=job.compute_bytes)
     tokens = job.tokens * whole.base.objective.sequences // job.tensor_parallel_size
-    return max(0, int(path[2] * model.vocab_size * tokens) - worst.total + worst.gradients)
+    return max(0, int(path[2] * model.vocab_size * tokens) - worst.moving)

@@ -16,20 +16,33 @@ class Moment(NamedTuple):
     name: str
     activations: int
     logits: int
+    gradients: int
     scratch: int
     """Dequantized matrices, autocast copies, adapter temporaries."""
-    gradients: int
     live: int
+    """Gathered parameters and reductions."""
     buckets: int
-    temporary: int
-    cache: int = 0
+    cache: int
     """Keys and values of generated samples."""
+    temporary: int
+    """Copies that the optimizer step makes."""
+    total: int
+    """Everything that is not resident."""
 
     @property
-    def total(self) -> int:
-        """Everything that is not resident. [bytes]"""
-        _, _, activations, logits, scratch, gradients, live, buckets, temporary, cache = self
-        return activations + logits + scratch + gradients + live + buckets + temporary + cache
+    def moving(self) -> int:
+        """What comes and goes within a step: all of it but gradients. [bytes]"""
+        return self.total - self.gradients
+
+
+def moment(
+    phase: str, name: str, *,
+    activations: int = 0, logits: int = 0, gradients: int = 0, scratch: int = 0, live: int = 0, buckets: int = 0,
+    cache: int = 0, temporary: int = 0,
+) -> Moment:  # fmt: skip
+    """A moment by its parts, with their sum. [bytes]"""
+    total = activations + logits + gradients + scratch + live + buckets + cache + temporary
+    return Moment(phase, name, activations, logits, gradients, scratch, live, buckets, cache, temporary, total)
 
 
 class Batch(NamedTuple):
@@ -74,7 +87,7 @@ class Course(NamedTuple):
     """Activations of further micro-batches under way."""
 
 
-def highest(points: Course, batch: Batch, buckets: int) -> tuple[Moment, Moment]:
+def highest(points: Course, batch: Batch, *, buckets: int = 0, more: int = 0) -> tuple[Moment, Moment]:
     """
     The highest point of forward and that of backward.
 
@@ -82,19 +95,21 @@ def highest(points: Course, batch: Batch, buckets: int) -> tuple[Moment, Moment]
         points: Those that may be it.
         batch: Measures of the micro-batch.
         buckets: Buffers of reduction and prefetch, which are there in backward. [bytes]
+        more: Activations beside those of the layers. [bytes]
 
     Returns:
         Two moments.
     """
     measures = batch.measures
-    forward = _moment("forward", points.forward, measures, 0)
-    if points.kept is not ZERO:
-        forward = forward._replace(activations=forward.activations + value(points.kept, measures))
-    return forward, _moment("backward", points.backward, measures, buckets)
+    under_way = value(points.kept, measures) if points.kept is not ZERO else 0
+    return (
+        _highest("forward", points.forward, measures, more=more + under_way),
+        _highest("backward", points.backward, measures, buckets=buckets, more=more),
+    )
 
 
-def _moment(phase: str, points: tuple[Point, ...], measures: Form, buckets: int) -> Moment:
-    """The highest of some points by what it is made of."""
+def _highest(phase: str, points: tuple[Point, ...], measures: Form, *, buckets: int = 0, more: int = 0) -> Moment:
+    """The highest of some points by what it is made of; of equally high ones the first."""
     if not points:
         raise ValueError("a stage without layers")
     _, tokens, pairs, padded, _, scored = measures
@@ -103,10 +118,11 @@ def _moment(phase: str, points: tuple[Point, ...], measures: Form, buckets: int)
         for _, fixed, of_token, of_pair, of_padded, of_scored, _, _, _ in points
     ]
     best = points[totals.index(max(totals))]
-    return Moment(
-        phase=phase,
-        name=best.name,
-        activations=activations.at_moment(
+    return moment(
+        phase,
+        best.name,
+        activations=more
+        + activations.at_moment(
             bytes_per_token=best.tokens,
             tokens=tokens,
             bytes_per_pair=best.pairs,
@@ -115,11 +131,10 @@ def _moment(phase: str, points: tuple[Point, ...], measures: Form, buckets: int)
             padded_tokens=padded,
         ),
         logits=loss.at_moment(bytes_per_scored_token=best.scored, scored_tokens=scored),
-        scratch=best.scratch,
         gradients=best.gradients,
+        scratch=best.scratch,
         live=best.live,
         buckets=buckets,
-        temporary=0,
     )
 
 
