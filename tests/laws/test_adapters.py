@@ -65,4 +65,11 @@ def test_tensors_beside_a_frozen_model_are_rows_times_columns_in_their_width():
 
 def test_a_merge_holds_the_product_and_what_a_packed_linear_becomes():
     assert 2 * 4 * 4096**2 == adapters.merged(elements=4096**2, adapter_bytes=4, quantized=False)
-    assert (2 * 4 + 4 + 2) * 4096**2 == adapters.merged(elements=4096**2, adapter_bytes=4, quantized=True)
+    assert (2 + 4 + 4 + 4 + 0.5) * 4096**2 == adapters.merged(elements=4096**2, adapter_bytes=4, quantized=True)
+
+
+def test_a_merge_with_magnitudes_copies_the_weight_and_sums_in_the_width_of_the_adapter():
+    assert (2 + 3 * 4 + 2) * 4096**2 == adapters.merged(
+        elements=4096**2, adapter_bytes=4, quantized=False, magnitudes=True
+    )
+    assert (2 + 3 * 2) * 4096**2 == adapters.merged(elements=4096**2, adapter_bytes=2, quantized=False, magnitudes=True)

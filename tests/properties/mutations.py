@@ -268,6 +268,19 @@ class Mutator:
                 {"optimizer": True},
                 {"activations": True},
                 {"parameters": True, "optimizer": True, "activations": True},
+                {"parameters": True, "optimizer": True, "device": "nvme"},
+            ],
+            "evaluation": [
+                {},
+                {"per_device_eval_batch_size": draw.choice(COUNTS), "samples": draw.choice(COUNTS)},
+                {"prediction_loss_only": False, "samples": draw.choice(COUNTS)},
+                {"prediction_loss_only": False, "eval_accumulation_steps": draw.choice(COUNTS), "sequence_length": 512},
+            ],
+            "export": [
+                {},
+                {"merge": True},
+                {"state_dict_type": "sharded"},
+                {"state_dict_type": "full", "optimizer": True},
             ],
             "lora": [
                 {"rank": draw.choice([1, 8, 64, 1024]), "target_modules": draw.choice(TARGETS)},

@@ -73,6 +73,10 @@ OTHER_NAMES: dict[str, Sequence[str]] = {
     "gradient_checkpointing": ("recompute_granularity", "activation_checkpointing"),
     "cross_entropy": ("use_liger_kernel",),
     "compile": ("torch_compile",),
+    "per_device_eval_batch_size": ("eval_batch_size", "eval_micro_batch_size"),
+    "prediction_loss_only": ("compute_metrics",),
+    "merge": ("merge_and_unload",),
+    "state_dict_type": ("fsdp_state_dict_type",),
     "sharding": ("fsdp_sharding_strategy", "stage", "zero", "zero_stage", "deepspeed", "fsdp"),
     "gpu": ("gpu_name", "gpu_type", "gpu_model", "accelerator", "device", "card"),
     "tensor_parallel_size": (

@@ -63,22 +63,32 @@ def dora(*, in_features: int, out_features: int, rank: int, copies: int = 1) -> 
     return copies * (rank * (in_features + out_features) + out_features)
 
 
-def merged(*, elements: int, adapter_bytes: int, quantized: bool) -> int:
+def merged(*, elements: int, adapter_bytes: int, quantized: bool, magnitudes: bool = False) -> int:
     """
-    merge_and_unload: the adapter's product for one linear at a time, and that linear dequantized where it is packed.
+    merge_and_unload: what the largest linear takes beside its weight.
+
+    A product and the same scaled; of a packed linear the weight dequantized, the scaled product, their sum and the sum
+    back on the GPU; of DoRA a copy of the weight, the product, the sum, the sum by magnitude, and the result in the
+    weight's dtype.
 
     Args:
         elements: Of the largest adapted linear. [elements]
         adapter_bytes: Width of adapters. [bytes]
-        quantized: The linear is packed: fp32 and 16-bit copies of it.
+        quantized: The linear is packed in 4 bit.
+        magnitudes: The adapter is a DoRA.
 
     Returns:
         Size. [bytes]
 
     Source:
-        huggingface/peft@v0.21.2 src/peft/tuners/lora/layer.py merge, bnb.py merge
+        huggingface/peft@v0.21.2 src/peft/tuners/lora/layer.py get_delta_weight, merge, bnb.py Linear4bit.merge, variants.py
+        DoraLinearVariant.merge_unsafe; recorded: tests/oracles/phase_runs.json (16-bit weights)
     """
-    return elements * (2 * adapter_bytes + (6 if quantized else 0))
+    if quantized:
+        return elements * (2 + adapter_bytes + 2 * max(2, adapter_bytes)) + elements // 2
+    if magnitudes:
+        return elements * (2 + 3 * adapter_bytes + (2 if adapter_bytes > 2 else 0))
+    return 2 * elements * adapter_bytes
 
 
 def ia3(*, scaled: int, copies: int = 1) -> int:

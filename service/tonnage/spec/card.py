@@ -235,6 +235,33 @@ class Offload(Struct, frozen=True, forbid_unknown_fields=True):
     parameters: bool = False
     optimizer: bool = False
     activations: bool = False
+    device: Literal["cpu", "nvme"] = "cpu"
+    """Where parameters and optimizer states go: the host, or a disk of it (DeepSpeed's ZeRO-3)."""
+
+
+class Evaluation(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Evaluation between training steps, on the same GPUs (the Hugging Face Trainer's words)."""
+
+    per_device_eval_batch_size: Small | None = None
+    prediction_loss_only: bool | None = None
+    """False: logits are kept, for metrics made of them. None: only the loss is, as without compute_metrics."""
+    eval_accumulation_steps: Small | None = None
+    """Batches after which kept logits move to the host; None: at the end of the evaluation."""
+    samples: Annotated[int, Meta(ge=1, le=BILLION)] | None = None
+    """Samples of the evaluation set, over all GPUs."""
+    sequence_length: PositiveTokens | None = None
+    """Longest sample of the set; None: that of the training data."""
+
+
+class Export(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Saving at checkpoints and at the end."""
+
+    merge: bool = False
+    """Adapters are merged into the model first (PEFT's merge_and_unload)."""
+    state_dict_type: Literal["full", "sharded"] | None = None
+    """full: gathered to the host of one rank (FSDP's FULL_STATE_DICT, ZeRO-3's 16-bit weights). None: the framework's."""
+    optimizer: bool = False
+    """Optimizer states are gathered with the weights."""
 
 
 class Training(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -272,6 +299,10 @@ class Training(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     compile: bool | None = None
     sharding: Sharding | None = None
     offload: Offload = Offload()
+    evaluation: Evaluation | None = None
+    """An evaluation between steps; None: there is none, or none that decides."""
+    export: Export | None = None
+    """Saving of the model; None: it is not looked at."""
 
 
 class Placement(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -6,6 +6,7 @@ from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.training.items import item, phase_items
 from tonnage.estimate.training.needs import Outside, needs, outside
 from tonnage.estimate.training.pool import fragmentation
+from tonnage.estimate.training.settings import Settings
 from tonnage.estimate.training.solve import Solved, Stage, solved
 from tonnage.estimate.training.usual import usual_model
 from tonnage.laws import budget
@@ -14,10 +15,9 @@ from tonnage.spec.report import Account, Amount, Assumption, Deciding, GpuLoad, 
 from tonnage.spec.workload import Workload
 from tonnage.units import format_size
 
-_UNKNOWNS = (
-    "data loading, metrics and evaluation with larger batches than training",
-    "temporaries inside kernels and libraries",
-)
+_OUTSIDE = "data loading, metrics and evaluation with larger batches than training"
+_BESIDE_EVALUATION = "data loading, and temporaries of the metrics"
+_INSIDE = "temporaries inside kernels and libraries"
 _BY_SHAPE = frozenset({"activations", "logits", "adapters", "workspace", "dequantization", "unsharded_parameters"})
 """Components that follow from layers, not from the count."""
 _INVALIDATED_BY = (
@@ -94,10 +94,14 @@ def _on_card(job: Solved, gpu: Gpu | None) -> Account:
         host=job.host,
         trainable_parameters=job.trainable_parameters,
         assumptions=job.settings.assumptions,
-        unknowns=_UNKNOWNS + job.unknowns + _open_loss(job),
+        unknowns=(_unseen(job.settings), _INSIDE, *job.unknowns, *_open_loss(job)),
         invalidated_by=_INVALIDATED_BY,
         findings=job.findings,
     )
+
+
+def _unseen(job: Settings) -> str:
+    return _OUTSIDE if job.card.evaluation is None else _BESIDE_EVALUATION
 
 
 def _open_loss(job: Solved) -> tuple[str, ...]:

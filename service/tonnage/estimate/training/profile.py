@@ -25,6 +25,7 @@ from tonnage.estimate.training.tape import (
     gradient,
     per_logit_token,
     per_token,
+    plus,
     scaled,
     times,
     undominated,
@@ -94,13 +95,14 @@ def step_profile(model: Model, recipe: Recipe) -> StepProfile:
     )
 
 
-def forward_without_gradients(model: Model, recipe: Recipe) -> tuple[Form, ...]:
+def forward_without_gradients(model: Model, recipe: Recipe, *, scored: bool) -> tuple[Form, ...]:
     """
     Highest points of a forward pass in which nothing is kept.
 
     Args:
         model: Architecture.
         recipe: What decides which tensors there are.
+        scored: Head and loss follow the layers.
 
     Returns:
         Forms above what is resident.
@@ -109,8 +111,13 @@ def forward_without_gradients(model: Model, recipe: Recipe) -> tuple[Form, ...]:
     tape = Tape(autocast=recipe.autocast)
     tape.no_grad = True
     run = _Run(tape, model, recipe, [layer for layer, _ in kinds])
-    run.layers_alone()
-    return undominated(point for segment in tape.segments for point in segment.points)
+    run.without_gradients(scored=scored)
+    level, points = ZERO, []
+    for segment, count in zip(tape.segments, (1, *(len(indices) for _, indices in kinds), 1), strict=False):
+        before = plus(level, times(segment.net, count - 1))
+        points += [plus(before, point) for point in segment.points]
+        level = plus(before, segment.net)
+    return undominated(points)
 
 
 def offloaded(profile: StepProfile, stash: int) -> StepProfile:
@@ -211,13 +218,19 @@ class _Run:
         if self.recipe.checkpointing == "none":
             self.masks.clear()
 
-    def layers_alone(self) -> None:
-        """Embedding and one layer of each kind in one segment."""
-        self.tape.segment("layers")
+    def without_gradients(self, *, scored: bool) -> None:
+        """Embedding, one layer of each kind and what follows; nothing is dropped out, copies under autocast stay."""
+        self.tape.segment("embedding")
+        for block in self.blocks:
+            block.drops_stream = block.drops_scores = False
         x = self._embedded()
         for block in self.blocks:
+            self.tape.segment("layer")
             x = block(x)
-            block.drop_casts()
+        if scored:
+            self.tape.segment("tail")
+            x = self._last_norm(x)
+            self._head_and_loss(x)
 
     def _embedded(self) -> Tensor:
         tape, model, recipe = self.tape, self.model, self.recipe
@@ -323,6 +336,10 @@ def _loss(tape: Tape, logits: Tensor, path: tuple[float, float, float, int]) -> 
     """Logits to loss by the bytes per logit of a code path: end of forward, kept, start of backward, gradient."""
     forward, kept, backward, flowing = path
     vocabulary = logits.elements
+    if tape.no_grad:
+        scratch = tape.new(scaled(vocabulary, max(0, forward - logits.element_bytes)), 1)
+        del scratch
+        return tape.new(constant(1), 4)
     cast = tape.node([logits], [Out(logits.form) if flowing > logits.element_bytes else PASS])
     wide = Tensor(logits.storage, vocabulary, logits.element_bytes, cast)
     node = tape.node([wide], [Out(times(vocabulary, flowing))])

@@ -107,6 +107,11 @@ class Settings(Struct, frozen=True, kw_only=True):
         return self.rank if self.method == "prefix-tuning" else 0
 
     @property
+    def offload_to_nvme(self) -> bool:
+        """Whether what DeepSpeed offloads lies on a disk; the host holds buffers of its swappers."""
+        return self.card.offload.device == "nvme" and self.sharding == "zero3"
+
+    @property
     def gradients_stay(self) -> bool:
         """
         Whether gradients are there when backward begins: of earlier micro-batches, or zeroed rather than freed.

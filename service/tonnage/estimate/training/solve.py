@@ -6,10 +6,12 @@ import msgspec
 
 from tonnage.estimate.training.adapters import key_value_width
 from tonnage.estimate.training.bands import Band, Reach, may_fall_short, reach_of
-from tonnage.estimate.training.host import host_of
+from tonnage.estimate.training.evaluation import open_evaluation
+from tonnage.estimate.training.host import OnHost, host_of
 from tonnage.estimate.training.losses import path_name, scored_tokens
 from tonnage.estimate.training.objectives import Objective
 from tonnage.estimate.training.phases import named_phases, other_moments
+from tonnage.estimate.training.saving import saved_on_host
 from tonnage.estimate.training.settings import Settings
 from tonnage.estimate.training.sharding import Held
 from tonnage.estimate.training.sizes import Rank
@@ -22,6 +24,7 @@ from tonnage.laws.adapters import prefix_cache
 from tonnage.laws.loss import causal_upcast
 from tonnage.laws.pool_regimes import Ratio
 from tonnage.laws.reserved import unavoidable, whole_share
+from tonnage.spec.model import Model
 from tonnage.spec.report import Amount, Finding, Host
 from tonnage.spec.workload import Workload
 
@@ -87,7 +90,7 @@ def solved(workload: Workload) -> Solved:
 def _solved(base: Standing, job: Settings, named: tuple[str, ...]) -> Solved:
     whole = _Job(base, job, regime(base, job), reach_of(job))
     shares = base.shares
-    model, first = base.workload.model, shares[0].rank.sizes
+    model = base.workload.model
     return Solved(
         settings=job,
         objective=base.objective,
@@ -96,18 +99,34 @@ def _solved(base: Standing, job: Settings, named: tuple[str, ...]) -> Solved:
         stages=tuple(
             [_stage(whole, share, points, named) for share, points in zip(shares, whole.regime.courses, strict=True)]
         ),
-        host=host_of(
-            job,
-            weights=first.weights + first.adapters,
-            master=first.master,
-            states=first.states,
-            trainable=first.trainable,
-            kept=2 * model.hidden_size * model.num_hidden_layers * job.tokens if job.offload_activations else 0,
-            disk=sum(s.rank.sizes.weights for s in shares) * job.tensor_parallel_size,
-        ),
+        host=host_of(job, _on_host(job, model, shares)),
         trainable_parameters=shares[0].rank.trainable_parameters,
         findings=base.findings,
-        unknowns=base.unknowns,
+        unknowns=base.unknowns + open_evaluation(job),
+    )
+
+
+def _on_host(job: Settings, model: Model, shares: tuple[Share, ...]) -> OnHost:
+    """The whole model, which shards add up to; what is offloaded or saved of it is on the host."""
+    weights = adapters = master = states = trainable = 0
+    for share in shares:
+        sizes = share.rank.sizes
+        weights += sizes.weights
+        adapters += sizes.adapters
+        master += sizes.master
+        states += sizes.states
+        trainable += sizes.trainable
+    cuts = job.tensor_parallel_size
+    return OnHost(
+        weights=cuts * weights,
+        adapters=cuts * adapters,
+        master=cuts * master,
+        states=cuts * states,
+        trainable=cuts * trainable,
+        trainable_width=job.weight_bytes if job.trains_base else job.adapter_bytes,
+        kept=2 * model.hidden_size * model.num_hidden_layers * job.tokens if job.offload_activations else 0,
+        saved=saved_on_host(job, weights=cuts * (weights + adapters), states=cuts * (master + states)),
+        disk=cuts * weights,
     )
 
 
