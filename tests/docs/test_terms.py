@@ -26,7 +26,7 @@ def page(repository):
 
 
 def documented(text):
-    return set(re.findall(r"^\| `([a-z_]+)` \|", text, re.MULTILINE))
+    return set(re.findall(r"^\| `([a-z0-9_]+)` \|", text, re.MULTILINE))
 
 
 def test_every_field_of_the_card_is_a_term(page):

@@ -273,6 +273,9 @@ def _environment(technical: Technical, card: SizingCard) -> Iterator[tuple[str, 
     if card.training is not None and technical.gpu.vendor == "nvidia":
         yield "PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"
     serving: Any = card.serving
+    runner = getattr(serving, "use_v2_model_runner", None)
+    if runner is not None:
+        yield "VLLM_USE_V2_MODEL_RUNNER", "1" if runner else "0"
     if serving is not None and str(serving.__struct_config__.tag) == "ollama":
         names = {
             "OLLAMA_CONTEXT_LENGTH": serving.max_model_len,

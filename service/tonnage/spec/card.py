@@ -134,6 +134,7 @@ class Vllm(ServingCommon, frozen=True, tag="vllm"):
     enable_expert_parallel: bool | None = None
     swap_space: Annotated[float, Meta(ge=0, le=100_000, description="GiB per GPU, vLLM's own unit")] | None = None
     cpu_offload_gb: Annotated[float, Meta(ge=0, le=100_000, description="GiB per GPU, vLLM's own unit")] | None = None
+    use_v2_model_runner: Annotated[bool, Meta(description="VLLM_USE_V2_MODEL_RUNNER")] | None = None
 
 
 class Sglang(ServingCommon, frozen=True, tag="sglang"):

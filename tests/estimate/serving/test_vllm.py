@@ -473,3 +473,17 @@ def test_the_first_releases_captured_nothing_and_counted_tensors_only(version, g
 
     assert graphs is ("cuda_graphs" in held)
     assert outside == (held.get("framework", 0) > 0)
+
+
+@pytest.mark.parametrize(("version", "component"), [("0.26.0", "workspace"), ("0.27.0", "framework")])
+def test_what_experts_keep_is_printed_as_consumed_by_releases_that_charge_by_free_memory(version, component):
+    mixture = {
+        "model_type": "qwen3_moe", "hidden_size": 2048, "intermediate_size": 6144, "num_hidden_layers": 4,
+        "num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128, "vocab_size": 151936,
+        "max_position_embeddings": 40960, "num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768,
+        "tie_word_embeddings": False, "torch_dtype": "bfloat16",
+    }  # fmt: skip
+    found = answer({"engine_version": version}, config=mixture)
+    kept = 8192 * 8 * 2 * (2048 + 2048)
+
+    assert kept <= expected(found, "profile", component)

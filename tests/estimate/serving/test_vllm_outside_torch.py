@@ -25,7 +25,8 @@ def graph_size(**more):
     usual = {
         "base": 10, "per_size": 20, "per_node": 3, "lora_per_node": 5, "hidden_buffers": 2, "mlp_buffers": 1,
         "expert_buffers": 4, "mixture_of_experts": 600, "bitsandbytes": 900, "v2_factor": 0.5, "spread": 1.25,
-        "warm_spread": 1.5, "recurrent_tuning": 10_000, "per_reduction": 7, "estimate_factor": 2.0, "v2_estimate_factor": 3.0,
+        "warm_spread": 1.5, "v2_modules": 20_000, "may_give_back": False,
+        "recurrent_tuning": 10_000, "per_reduction": 7, "estimate_factor": 2.0, "v2_estimate_factor": 3.0,
     }  # fmt: skip
     return SimpleNamespace(**usual | more)
 
@@ -301,6 +302,19 @@ def test_tuning_of_recurrent_layers_may_take_more():
     assert LAW + 10_000 == captured(recurrent=True).size.high
     small = chosen(core={"graphs": graph_size(recurrent_tuning=1)})
     assert int(LAW * 1.5) == captured(small, recurrent=True).size.high
+
+
+def test_the_second_runner_s_first_capture_may_take_more():
+    found = captured(chosen(runner_v2=True)).size
+
+    assert found.expected + 20_000 == found.high
+
+
+def test_what_capture_gives_back_makes_the_printed_change_smaller():
+    giving = {"graphs": graph_size(may_give_back=True)}
+
+    assert 0 == captured(chosen(core=giving, data_centre=True)).size.low
+    assert captured().size.low == captured(chosen(core=giving, data_centre=False)).size.low > 0
 
 
 def test_reductions_without_a_switch():

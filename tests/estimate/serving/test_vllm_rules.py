@@ -206,6 +206,9 @@ def test_what_counts_as_use_of_a_feature(feature, asked, major, expected):
         ("all", model(), {"serving": _speculating("eagle")}, False, True),
         ("all", model(), {"serving": _speculating("qwen3_next_mtp")}, False, True),
         ("all", model(), {"serving": _speculating("ngram")}, False, False),
+        ("all", model(), {"serving": Vllm(use_v2_model_runner=False)}, False, False),
+        ("listed", model(), {"serving": Vllm(use_v2_model_runner=True)}, False, True),
+        ("none", model(), {"serving": Vllm(use_v2_model_runner=True)}, False, False),
     ],
 )
 def test_when_the_second_runner_is_the_default(rule, made, asked, legacy, expected):

@@ -75,6 +75,10 @@ _SAMPLERS = {
         ("gumbel", "vllm/v1/worker/gpu/sample/gumbel.py"),
     )
 }
+_KEPT = Term(
+    "framework", "derived", "laws.moe_workspace.triton",
+    "vllm-project/vllm@0.27.0 vllm/utils/mem_utils.py memory_profiling (total_consumed)",
+)  # fmt: skip
 _WARM = {name: term._replace(counter="reserved") for name, term in _SAMPLERS.items()}
 _SLACK = Term(
     "fragmentation", "calibrated", "laws.allocator.warm_up_slack", "vllm/v1/worker/gpu_worker.py compile_or_warm_up_model",
@@ -109,10 +113,10 @@ def phases(rank: RankAccount, chosen: Settings, workload: Workload, claimed: int
     loaded = _process(rank) + _loaded(rank, workload)
     growth = _growth(rank, workload, chosen)
     workspace, transient = _profiled(rank, chosen)
-    resident = (*loaded, *growth, workspace, _pool(claimed, chosen), *_attention_workspace(workload, chosen))
+    resident = (*loaded, *growth, *workspace, _pool(claimed, chosen), *_attention_workspace(workload, chosen))
     found = [
         PhaseItems("load", loaded),
-        PhaseItems("profile", (*loaded, *growth, *transient, workspace, *_trial_graphs(rank, chosen))),
+        PhaseItems("profile", (*loaded, *growth, *transient, *workspace, *_trial_graphs(rank, chosen))),
         PhaseItems("kv_allocation", resident),
     ]
     if chosen.captures:
@@ -176,17 +180,23 @@ def _attention_workspace(workload: Workload, chosen: Settings) -> tuple[MemoryIt
     return (_ATTENTION.item(Amount(0, size, size), f"of {len(chosen.captures)} captured batches; no budget counts it"),)
 
 
-def _profiled(rank: RankAccount, chosen: Settings) -> tuple[MemoryItem, tuple[MemoryItem, ...]]:
-    """Workspace that stays, and the rest of the activation peak; the band goes to the largest of them."""
+def _profiled(rank: RankAccount, chosen: Settings) -> tuple[tuple[MemoryItem, ...], tuple[MemoryItem, ...]]:
+    """
+    Workspace that stays, and the rest of the activation peak; the band goes to the largest of them.
+
+    A release that charges by free memory prints what stays as consumed beside the weights, not as activation.
+    """
     peak = rank.peak
     forward = _EAGER if chosen.legacy else _FORWARD
     workspace = Term("workspace", "derived", peak.workspace_law, "vllm/v1/worker/workspace.py; cuBLAS")
+    kept = peak.kept if chosen.release.consumed_accounting else 0
     parts = [
         (_HIDDEN if peak.leads == "sampler" else forward, peak.activations),
         (_LOGITS, peak.logits),
         (_SAMPLERS[sampler_law(chosen)], peak.sampler),
         (_VISION, peak.vision),
-        (workspace, peak.workspace),
+        (_KEPT._replace(law=peak.workspace_law), kept),
+        (workspace, peak.workspace - kept),
     ]
     largest = max(size for _, size in parts)
     items = [
@@ -194,7 +204,8 @@ def _profiled(rank: RankAccount, chosen: Settings) -> tuple[MemoryItem, tuple[Me
         for term, size in parts
         if size
     ]
-    return items[-1], tuple(items[:-1])
+    staying = 2 if kept else 1
+    return tuple(items[-staying:]), tuple(items[:-staying])
 
 
 def _trial_graphs(rank: RankAccount, chosen: Settings) -> tuple[MemoryItem, ...]:

@@ -28,6 +28,8 @@ class Peak(Struct, frozen=True, kw_only=True):
     sampler: int
     vision: int
     workspace: int
+    kept: int
+    """Of the workspace, what experts and indexers keep between passes. [bytes]"""
     workspace_law: str
     leads: str
     """forward, sampler or encoder."""
@@ -121,6 +123,7 @@ def peak(model: Model, shape: RankShape, settings: Settings, rank: Rank, kernel:
         sampler=leading.sampler,
         vision=leading.vision,
         workspace=cublas + persistent,
+        kept=persistent,
         workspace_law=_WORKSPACE_LAWS.get(kernel.name, "laws.moe_workspace.triton")
         if workspace >= indexer and workspace
         else "laws.serving_activations.indexer_gather"

@@ -269,7 +269,9 @@ def graphs(shape: RankShape, settings: Settings, family: str, *, lora: bool, rec
     real = int(law * known.v2_factor) if settings.runner_v2 else law
     spread = max(known.spread, constants.spread) * (1 if shape.experts is None else 1.4)
     tuned = constants.recurrent_tuning if recurrent else 0
-    size = Amount(int(real / spread), real, max(int(real * max(spread, constants.warm_spread)), real + tuned))
+    tuned += known.v2_modules if settings.runner_v2 else 0
+    low = 0 if known.may_give_back and settings.data_centre else int(real / spread)
+    size = Amount(low, real, max(int(real * max(spread, constants.warm_spread)), real + tuned))
     if ranks > 1 and not settings.nvswitch:
         reductions = cuda_graphs.captured_reductions(
             layers=shape.layers, sizes=len(settings.captures), per_reduction=constants.per_reduction

@@ -324,10 +324,16 @@ def _uses(feature: V0Feature, release: Release, workload: Workload, major: int) 
 
 
 def runs_v2(release: Release, model: Model, workload: Workload, legacy: bool) -> bool:
-    """Whether the V2 model runner is the default for the model."""
+    """Whether the V2 model runner runs it: as asked, else where it is the default for the model."""
     rule, speculative = release.model_runner_v2, workload.serving.speculative if workload.serving is not None else None
     if legacy or rule == "none":
         return False
+    asked = workload.serving.use_v2_model_runner if isinstance(workload.serving, card.Vllm) else None
+    return _is_v2_default(release, model, workload, speculative) if asked is None else asked
+
+
+def _is_v2_default(release: Release, model: Model, workload: Workload, speculative: card.Speculative | None) -> bool:
+    rule = release.model_runner_v2
     if speculative is not None and not _drafts_on_v2(release, speculative.method):
         return False
     if rule == "all":

@@ -77,6 +77,10 @@ class GraphSize(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The same for the V2 runner. [unitless]"""
     v2_factor: float = 1.0
     """Graphs of the V2 runner over those of the V1 runner. [unitless]"""
+    v2_modules: int = 0
+    """At most, what a first capture of the V2 runner brings beside its graphs. [bytes]"""
+    may_give_back: bool = False
+    """The printed change of free memory also holds what warm-up left in the allocator and capture gave back."""
     warm_spread: float = 1.0
     """High end over the law where the compiled graph comes from a cache, if that is more than the spread. [unitless]"""
     spread: float
