@@ -148,7 +148,7 @@ def assemble(workload: Workload, account: Account) -> Estimate:
     gpus, worst, _, required, reserve, claim = judge(workload, account)
     peak, phases = gpus[worst].peak, gpus[worst].phases
     capacity = _capacity(workload)
-    reasons = _reasons(required, claim, peak.device, capacity, account.findings)
+    reasons = _reasons(required, claim, lambda: peak.device, capacity, account.findings)
     of = Judged(workload, account, required, reserve, capacity, reasons)
     if reserve:
         gpus = tuple(_with_reserve(report, reserve) for report in gpus)
@@ -177,7 +177,7 @@ def without_items(workload: Workload, account: Account, fields: Iterable[str]) -
     deciding = decisive(account)
     required, claim, reserve = screen(workload, deciding)
     capacity = _capacity(workload)
-    reasons = _reasons(required, claim, highest(account), capacity, account.findings)
+    reasons = _reasons(required, claim, lambda: highest(account), capacity, account.findings)
     of = Judged(workload, account, required, reserve, capacity, reasons)
     return {name: _WITHOUT_ITEMS[name](of) for name in fields}
 
@@ -224,7 +224,7 @@ def compare(amount: Amount, usable: int) -> Verdict:
 def _reasons(
     required: Amount,
     claim: Amount | None,
-    peak: Amount,
+    peak: Callable[[], Amount],
     capacity: Capacity | None,
     findings: tuple[Finding, ...],
 ) -> tuple[Finding, ...]:
@@ -234,8 +234,8 @@ def _reasons(
     reasons = [_capacity_finding("required", required, usable)]
     if claim is not None and (status := compare(claim, usable)) != "met":
         reasons.append(_capacity_finding("the engine's claim and what it takes outside it", claim, usable, status))
-    if claim is None and required.high <= usable < peak.high:
-        reasons.append(_given_back(peak))
+    if claim is None and required.high <= usable < (most := peak()).high:
+        reasons.append(_given_back(most))
     return tuple(reasons) + findings
 
 

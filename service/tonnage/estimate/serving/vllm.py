@@ -14,7 +14,7 @@ from tonnage.estimate.serving.plans import Plans
 from tonnage.estimate.serving.vllm_cache import Layout, layout
 from tonnage.estimate.serving.vllm_compressed_cache import BLOCK, compressed_layout, is_compressed
 from tonnage.estimate.serving.vllm_ranks import Common, RankAccount, rank_accounts
-from tonnage.estimate.serving.vllm_reach import reach
+from tonnage.estimate.serving.vllm_reach import beyond, limits, reach
 from tonnage.estimate.serving.vllm_runtime import outside
 from tonnage.estimate.serving.vllm_settings import Settings, settings, traits
 from tonnage.estimate.serving.vllm_support import too_long
@@ -50,6 +50,8 @@ class Frame(Struct, frozen=True, kw_only=True):
     """Device peak of each distinct rank and what a block costs it, as far as ranks differ; empty without a card. [bytes]"""
     device: Amount
     """Largest of the peaks. [bytes]"""
+    printed_pool: Amount
+    """Of the first rank. [bytes]"""
     claimed: int | None
     offloaded: int
     """Weights kept in host memory over all ranks. [bytes]"""
@@ -194,9 +196,9 @@ def _with_length(chosen: Settings, workload: Workload) -> Settings:
 
 
 def _plan(workload: Workload, family: object, _longest: int | None) -> Plan:
-    frame = _FRAMES.of_family(family, workload, reach(workload))
+    frame = _FRAMES.of_family(family, workload, beyond(_LIMITS.of_family(family, workload), workload))
     chosen = _with_length(frame.chosen, workload)
-    cut, pool = frame.layout, _printed_pool(frame.ranks)
+    cut, pool = frame.layout, frame.printed_pool
     each = _request_blocks(cut, chosen)
     return Plan(
         chosen=chosen,
@@ -212,7 +214,7 @@ def _printed_pool(ranks: tuple[RankAccount, ...]) -> Amount:
     """The first rank's; ranks of its stage that see no logits print more, and any of them may be what a log shows."""
     first = ranks[0].pool
     most = max((rank.pool.high for rank in ranks if rank.stage == ranks[0].stage), default=first.high)
-    return first if most == first.high else Amount(first.low, first.expected, most)
+    return Amount(max(0, first.low), max(0, first.expected), max(0, most))
 
 
 def _frame(workload: Workload, _reach: tuple[int, ...]) -> Frame:
@@ -245,6 +247,7 @@ def _frame(workload: Workload, _reach: tuple[int, ...]) -> Frame:
         standing=vllm_findings.standing(facts),
         phases=phases,
         peaks=peaks,
+        printed_pool=_printed_pool(ranks),
         device=max((peak.device for peak, _ in peaks), key=attrgetter("expected"), default=exactly(0)),
         claimed=claimed,
         offloaded=sum(r.offloaded * len(r.ranks) for r in ranks),
@@ -279,6 +282,7 @@ def _peaks(
 
 _PLANS = Plans(_plan, card.Vllm)
 _FRAMES = Plans(_frame, card.Vllm, apart=frozenset({"max_model_len"}))
+_LIMITS = Plans(limits, card.Vllm, apart=frozenset({"max_model_len"}))
 
 
 def total_memory(gpu: Gpu | None) -> Amount | None:

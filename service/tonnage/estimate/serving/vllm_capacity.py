@@ -45,7 +45,7 @@ def kv_cache(pool: Amount, cut: Layout, chosen: Settings, blocks: Amount | None,
     The cache as the log reports it.
 
     Args:
-        pool: Cache memory of the first rank. [bytes]
+        pool: Cache memory of the first rank, nothing where it is less than none. [bytes]
         cut: Layout of the pool.
         chosen: vLLM's settings.
         blocks: Blocks of the pool; None without a card. [blocks]
@@ -63,12 +63,11 @@ def kv_cache(pool: Amount, cut: Layout, chosen: Settings, blocks: Amount | None,
     per_request = request_blocks
     if cut.printed_weights:
         per_request = cut.printed_request_blocks(chosen.max_model_len, chosen.in_flight_tokens, chosen.spare_states)
-    printed = [printed_tokens(cut, chosen, n, per_request) for n in (blocks.low, blocks.expected, blocks.high)]
     return KvCache(
         bytes_per_token=max(cut.token_bytes),
         state_bytes_per_sequence=max(cut.state_bytes),
-        pool=Amount(max(0, pool.low), max(0, pool.expected), max(0, pool.high)),
-        capacity_tokens=CapacityTokens(*printed),
+        pool=pool,
+        capacity_tokens=printed_tokens(cut, chosen, blocks, per_request),
         max_concurrency=_printed_concurrency(cut, chosen, blocks.expected, per_request),
         max_model_len=chosen.max_model_len,
         blocks=blocks.expected,
@@ -109,13 +108,23 @@ def with_traffic(cache: KvCache, wanted: Demand, traffic: TrafficBlocks, blocks:
     return replace(cache, detail=f"{cache.detail}; {held} requests of {wanted.tokens} tokens fit at once{risk}")
 
 
-def printed_tokens(cut: Layout, chosen: Settings, blocks: int, per_request: int) -> int:
+def printed_tokens(cut: Layout, chosen: Settings, blocks: Amount, per_request: int) -> CapacityTokens:
     """Cache size that the log prints, by the rule of the release. [tokens]"""
     rule = chosen.release.printed_tokens
     if rule == "concurrency" and per_request:
-        return kv_blocks.printed_by_concurrency(concurrency=blocks / per_request, max_model_len=chosen.max_model_len)
-    groups = cut.group_count if rule == "groups" and not chosen.legacy else 1
-    return kv_blocks.printed_by_group(blocks=blocks, groups=max(groups, 1), block_size=cut.block_size)
+        held = [blocks.low / per_request, blocks.expected / per_request, blocks.high / per_request]
+        longest = chosen.max_model_len
+        return CapacityTokens(
+            *[kv_blocks.printed_by_concurrency(concurrency=one, max_model_len=longest) for one in held]
+        )
+    return _printed_by_group(cut, rule == "groups" and not chosen.legacy, blocks)
+
+
+@remembered()
+def _printed_by_group(cut: Layout, grouped: bool, blocks: Amount) -> CapacityTokens:
+    groups = max(cut.group_count, 1) if grouped else 1
+    counts, size = (blocks.low, blocks.expected, blocks.high), cut.block_size
+    return CapacityTokens(*[kv_blocks.printed_by_group(blocks=n, groups=groups, block_size=size) for n in counts])
 
 
 def largest_length(cut: Layout, chosen: Settings, blocks: int) -> int:

@@ -1,5 +1,7 @@
 """How far vLLM's longest request reaches: cards that differ in it alone mostly share everything but what the cache holds."""
 
+from typing import NamedTuple
+
 from tonnage.estimate.serving.profiled_items import largest_item
 from tonnage.estimate.serving.vllm_settings import (
     batch_tier,
@@ -13,6 +15,7 @@ from tonnage.estimate.serving.vllm_settings import (
 from tonnage.laws import vision_encoder
 from tonnage.spec import card
 from tonnage.spec.workload import Workload
+from tonnage.units import ceil_div
 
 _WHOLE_CONTEXT = 8_192
 """Longer requests widen MLA's prefill workspace no more: laws.serving_activations.mla_context_tokens. [tokens]"""
@@ -29,27 +32,73 @@ def reach(workload: Workload) -> tuple[int, ...]:
         Equal for lengths with the same batch and profile, so that they differ only in what the cache holds: nothing, or the
         stated length (0 for the model's own) as far as something is cut by it. [tokens]
     """
-    serving, release, model = workload.serving, workload.profile, workload.model
+    return beyond(limits(workload), workload)
+
+
+class Limits(NamedTuple):
+    """What a longest request reaches into, of a card of any length."""
+
+    everywhere: bool
+    """Every length has settings of its own."""
+    shortest: int
+    """Below it the batch is cut by the length. [tokens]"""
+    mla: bool
+    images: bool
+
+
+def limits(workload: Workload) -> Limits:
+    """
+    What the longest request of a card may reach into.
+
+    Args:
+        workload: Resolved card for vLLM, of any length.
+
+    Returns:
+        Limits, the same for all lengths.
+    """
+    serving, release, kind = workload.serving, workload.profile, traits(workload.model)
     assert isinstance(serving, card.Vllm)  # noqa: S101  (dispatch is by this type)
-    length, kind = serving.max_model_len or 0, traits(model)
-    if not length or kind.indexed or runs_v0(release, *compute_capability(workload.gpu), workload):
+    everywhere = kind.indexed or runs_v0(release, *compute_capability(workload.gpu), workload)
+    shortest = 0
+    if serving.max_num_batched_tokens is None:
+        tier = batch_tier(release, workload.gpu)
+        shortest = ceil_div(tier.max_num_batched_tokens, serving.max_num_seqs or tier.max_num_seqs)
+    return Limits(everywhere, shortest, kind.mla, profiles_images(workload.model, serving))
+
+
+def beyond(found: Limits, workload: Workload) -> tuple[int, ...]:
+    """
+    How far the longest request of a card reaches.
+
+    Args:
+        found: Its limits.
+        workload: The card with its length.
+
+    Returns:
+        As `reach`.
+    """
+    serving = workload.serving
+    length = (serving.max_model_len if serving is not None else None) or 0
+    if not length or found.everywhere or length < found.shortest:
         return (length,)
-    tier = batch_tier(release, workload.gpu)
-    batch = serving.max_num_batched_tokens or tier.max_num_batched_tokens
-    seqs = serving.max_num_seqs or tier.max_num_seqs
-    if serving.max_num_batched_tokens is None and seqs * length < batch:
-        return (length,)
-    reached = (min(length, _WHOLE_CONTEXT),) if kind.mla else ()
-    if not profiles_images(model, serving):
-        return reached
-    item = largest_item(model, length, profiles_videos(serving))
+    reached = (min(length, _WHOLE_CONTEXT),) if found.mla else ()
+    return (*reached, *_of_images(workload, length)) if found.images else reached
+
+
+def _of_images(workload: Workload, length: int) -> tuple[int, ...]:
+    """Tokens of the largest item and how many are profiled; the length itself where it cuts one."""
+    serving = workload.serving
+    assert isinstance(serving, card.Vllm)  # noqa: S101  (dispatch is by this type)
+    item = largest_item(workload.model, length, profiles_videos(serving))
     if item is None or item.tokens > length:
         return (length,)
+    tier = batch_tier(workload.profile, workload.gpu)
+    batch = serving.max_num_batched_tokens or tier.max_num_batched_tokens
     items = vision_encoder.items(
         budget=batch,
         tokens_per_item=item.tokens,
-        max_num_seqs=serving.max_num_seqs or min(seqs, batch),
+        max_num_seqs=serving.max_num_seqs or min(tier.max_num_seqs, batch),
         limit=images_per_prompt(serving),
         max_model_len=length,
     )
-    return (*reached, item.tokens, items)
+    return (item.tokens, items)
