@@ -94,6 +94,8 @@ class Frame(Struct, frozen=True, kw_only=True):
 
     chosen: Settings
     ranks: tuple[Rank, ...]
+    standing: tuple[sglang_items.Standing, ...]
+    """Items by rank."""
     total: Amount | None
     claimed: int | None
     host: Host
@@ -112,6 +114,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     chosen: Settings
     ranks: tuple[Rank, ...]
+    standing: tuple[sglang_items.Standing, ...]
     tightest: Pools
     claimed: int | None
     cache: KvCache
@@ -150,11 +153,10 @@ def account(workload: Workload) -> Account:
 
 def _loads(plan: Plan, wanted: Demand) -> Iterator[GpuLoad]:
     for number, rank in enumerate(plan.ranks):
-        phases = (
-            plan.phases[number]
-            if plan.phases
-            else sglang_items.phases(rank, plan.chosen, sglang_cache.demand_bytes(rank.pools, wanted), claims=False)
-        )
+        phases = plan.phases[number] if plan.phases else None
+        if phases is None:
+            asked = sglang_cache.demand_bytes(rank.pools, wanted)
+            phases = sglang_items.phases(rank, plan.standing[number], asked, claims=False)
         need = exactly(sglang_cache.demand_of_pool(rank.pools, wanted, plan.chosen))
         yield GpuLoad(ranks=rank.ranks, stage=rank.stage, phases=phases, demand_kv=need)
 
@@ -164,13 +166,15 @@ def _plan(workload: Workload, family: object, stated: int | None) -> Plan:
     chosen, ranks = frame.at(stated or frame.chosen.context)
     claims = frame.total is not None
     tightest = min((rank.pools for rank in ranks), key=lambda pools: pools.tokens.expected)
+    both = zip(ranks, frame.standing, strict=True)
     return Plan(
         chosen=chosen,
         ranks=ranks,
+        standing=frame.standing,
         tightest=tightest,
         claimed=frame.claimed,
         cache=sglang_cache.kv_cache(tightest, chosen, claims),
-        phases=tuple(sglang_items.phases(rank, chosen, 0, claims=True) for rank in ranks) if claims else (),
+        phases=tuple([sglang_items.phases(rank, found, 0, claims=True) for rank, found in both]) if claims else (),
         host=frame.host,
         unknowns=frame.unknowns,
     )
@@ -180,9 +184,11 @@ def _frame(workload: Workload, _own_length: bool, _short: bool) -> Frame:
     chosen, total = settings(workload), total_memory(workload.gpu)
     before = _before(workload, chosen)
     drafted = draft(workload, chosen.kv_formats, chosen.dtype)
+    ranks = tuple(_rank(workload, chosen, stage, total, (before, drafted)) for stage in _stages(workload, chosen))
     return Frame(
         chosen=chosen,
-        ranks=tuple(_rank(workload, chosen, stage, total, (before, drafted)) for stage in _stages(workload, chosen)),
+        ranks=ranks,
+        standing=tuple([sglang_items.standing(rank, chosen) for rank in ranks]),
         total=total,
         claimed=int(chosen.fraction * (total.expected - before.expected)) if total is not None else None,
         host=sglang_items.host(workload),

@@ -1,6 +1,6 @@
 """SGLang's account as items by phase."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tonnage.estimate.serving.sglang_settings import Settings
 from tonnage.estimate.serving.terms import Term
@@ -41,18 +41,29 @@ _DRAFT_CACHE = Term(
 _HOST_PER_WORKER = 3 * GiB
 
 
-def phases(rank: "Rank", chosen: Settings, needed: int, *, claims: bool) -> tuple[PhaseItems, ...]:
+class Standing(NamedTuple):
+    """Items of one GPU that neither traffic nor the longest request changes."""
+
+    load: PhaseItems
+    pool: MemoryItem
+    """What the fraction leaves."""
+    after: tuple[MemoryItem, ...]
+    """Beside the pool once it is there."""
+    graphs: tuple[MemoryItem, ...]
+    running: tuple[MemoryItem, ...]
+    """Activations and logits."""
+
+
+def standing(rank: "Rank", chosen: Settings) -> Standing:
     """
-    Phases of one GPU.
+    What of a GPU's items stands.
 
     Args:
-        rank: Its account.
+        rank: Its account, for any longest request.
         chosen: SGLang's settings.
-        needed: What the demand takes of the cache. [bytes]
-        claims: A card is stated, so the pool is what the fraction leaves.
 
     Returns:
-        load, kv_allocation, cuda_graph, prefill, decode and idle.
+        Items by when they come.
     """
     loaded = [
         _CONTEXT.item(rank.before, "context and communicators, before the fraction is taken"),
@@ -62,37 +73,51 @@ def phases(rank: "Rank", chosen: Settings, needed: int, *, claims: bool) -> tupl
         loaded.append(_BUFFERS.item(exactly(rank.buffers), "rotary tables"))
     if rank.draft:
         loaded.append(_DRAFT.item(exactly(rank.draft), "loaded before the pool is sized"))
-    resident = (*loaded, *_cache(rank, needed, claims), _TABLE.item(exactly(rank.table), "request to token map"))
-    found = [PhaseItems("load", tuple(loaded)), PhaseItems("kv_allocation", resident)]
+    after: tuple[MemoryItem, ...] = ()
     if rank.draft_cache:
-        resident = (*resident, _DRAFT_CACHE.item(exactly(rank.draft_cache), "of the draft, outside the fraction"))
+        after = (_DRAFT_CACHE.item(exactly(rank.draft_cache), "of the draft, outside the fraction"),)
+    graphs: tuple[MemoryItem, ...] = ()
     if chosen.decode_sizes:
         detail = (
             f"{len(chosen.decode_sizes)} decode sizes, {len(chosen.prefill_sizes)} prefill sizes; outside the fraction"
         )
-        resident = (*resident, _GRAPHS.item(rank.graphs, detail))
-        found.append(PhaseItems("cuda_graph", resident))
+        graphs = (_GRAPHS.item(rank.graphs, detail),)
     activations = _ACTIVATIONS.item(within(rank.activations, 0.4, 1.0), f"{chosen.chunked_prefill_size} tokens")
     logits = _LOGITS.item(exactly(rank.logits), "largest decode batch, fp32")
-    found += [
-        PhaseItems("prefill", (*resident, activations, logits)),
-        PhaseItems("decode", (*resident, logits)),
-        PhaseItems("idle", resident),
-    ]
-    return tuple(found)
+    return Standing(PhaseItems("load", tuple(loaded)), _pool(rank), after, graphs, (activations, logits))
 
 
-def _cache(rank: "Rank", needed: int, claims: bool) -> tuple[MemoryItem, ...]:
-    pools = rank.pools
-    if not claims:
-        return (_POOL.item(exactly(needed), "what the demand needs"),)
-    states = pools.slots * pools.state_bytes
+def phases(rank: "Rank", found: Standing, needed: int, *, claims: bool) -> tuple[PhaseItems, ...]:
+    """
+    Phases of one GPU.
+
+    Args:
+        rank: Its account.
+        found: Its items that stand.
+        needed: What the demand takes of the cache. [bytes]
+        claims: A card is stated, so the pool is what the fraction leaves.
+
+    Returns:
+        load, kv_allocation, cuda_graph, prefill, decode and idle.
+    """
+    pool = found.pool if claims else _POOL.item(exactly(needed), "what the demand needs")
+    allocated = (*found.load.items, pool, _TABLE.item(exactly(rank.table), "request to token map"))
+    resident = (*allocated, *found.after, *found.graphs)
+    captured = (PhaseItems("cuda_graph", resident),) if found.graphs else ()
     return (
-        _POOL.item(
-            exactly(max(0, pools.memory.expected)),
-            f"{pools.tokens.expected} tokens" + (f" and {pools.slots} states" if states else ""),
-        ),
+        found.load,
+        PhaseItems("kv_allocation", allocated),
+        *captured,
+        PhaseItems("prefill", (*resident, *found.running)),
+        PhaseItems("decode", (*resident, found.running[1])),
+        PhaseItems("idle", resident),
     )
+
+
+def _pool(rank: "Rank") -> MemoryItem:
+    pools = rank.pools
+    states = f" and {pools.slots} states" if pools.slots * pools.state_bytes else ""
+    return _POOL.item(exactly(max(0, pools.memory.expected)), f"{pools.tokens.expected} tokens{states}")
 
 
 def host(workload: Workload) -> Host:
