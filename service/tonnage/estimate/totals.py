@@ -120,6 +120,11 @@ def device_peak(phases: tuple[PhaseItems, ...], claimed: bool) -> DevicePeak:
     )
 
 
+def device_total(items: Iterable[MemoryItem]) -> Amount:
+    """Device total of one moment, every item with its own band. [bytes]"""
+    return banded(*_device_sums(items, False)[0])
+
+
 def _device_sums(items: Iterable[MemoryItem], claimed: bool) -> tuple[Sum, Sum | None]:
     """
     Sums of a phase over all counters.

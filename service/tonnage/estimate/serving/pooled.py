@@ -5,14 +5,16 @@ What an engine of this kind says about itself is a `Rank` per pipeline stage; po
 findings are the same for all of them.
 """
 
-from math import isqrt
+from typing import NamedTuple
 
 from msgspec import Struct
 
 from tonnage.estimate import caches
+from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.serving.demand import Demand
 from tonnage.estimate.serving.process import host_memory, version_findings
 from tonnage.estimate.serving.terms import Term
+from tonnage.estimate.totals import device_total
 from tonnage.spec.facts import KvFormat
 from tonnage.spec.model import Model
 from tonnage.spec.report import (
@@ -22,6 +24,7 @@ from tonnage.spec.report import (
     CapacityTokens,
     Finding,
     GpuLoad,
+    Host,
     KvCache,
     MemoryItem,
     PhaseItems,
@@ -33,6 +36,8 @@ from tonnage.units import GiB, format_size, round_up
 
 class Rank(Struct, frozen=True, kw_only=True):
     """One pipeline stage on its first tensor-parallel rank."""
+
+    __hash__ = object.__hash__  # engines remember them: what is made of one is found by identity
 
     stage: int
     layers: tuple[int, ...]
@@ -95,12 +100,17 @@ def pooled_account(
         loads=tuple(stage.load() for stage in stages),
         kv_cache=tightest.report(),
         claimed_bytes=max(stage.claim() for stage in stages) if claims else None,
-        host=host_memory(expected=4 * GiB, spread=disk_bytes + 8 * GiB, disk_bytes=disk_bytes),
+        host=_host(disk_bytes),
         assumptions=assumptions,
         unknowns=unknowns,
         invalidated_by=invalidated_by,
         findings=(*tightest.findings(), *version_findings(workload)),
     )
+
+
+@remembered(1024)
+def _host(disk_bytes: int) -> Host:
+    return host_memory(expected=4 * GiB, spread=disk_bytes + 8 * GiB, disk_bytes=disk_bytes)
 
 
 class _Stage:
@@ -132,7 +142,7 @@ class _Stage:
             return exactly(fixed)
         if gpu is None:
             return exactly(self.needed)
-        total, used = gpu.memory_usable_bytes, _sum((*self.rank.resident, *self.rank.transient))
+        total, used = gpu.memory_usable_bytes, _without_pool(self.rank).used
         share = 1.0 if self.pooling.of_card else self.pooling.fraction
         budget = int(self.pooling.fraction * total)
         low, expected, high = (max(0, budget - int(share * n)) for n in (used.high, used.expected, used.low))
@@ -145,16 +155,14 @@ class _Stage:
 
     def claim(self) -> int:
         """What the process takes of the card. [bytes]"""
-        used = (*self.rank.resident, *self.rank.transient, *self.rank.outside)
-        return self.pool.expected + sum(item.bytes.expected for item in used)
+        return self.pool.expected + _without_pool(self.rank).size
 
     def load(self) -> GpuLoad:
         rank, tp = self.rank, self.workload.placement.tensor_parallel_size
         pool = self.pooling.term.item(self.pool, f"{self.pooling.fraction:g} of what is left")
         first = rank.stage * tp
         phases = (
-            PhaseItems("load", rank.resident),
-            PhaseItems("profile", (*rank.resident, *rank.transient)),
+            *_without_pool(rank).phases,
             PhaseItems("kv_allocation", (*rank.resident, pool)),
             PhaseItems("prefill", (*rank.resident, pool, *rank.transient, *rank.outside)),
             PhaseItems("idle", (*rank.resident, pool, *rank.outside)),
@@ -207,13 +215,28 @@ def _layers(model: Model, rank: Rank) -> tuple[int, ...] | None:
     return None if len(rank.layers) == model.num_hidden_layers else rank.layers
 
 
-def _sum(items: tuple[MemoryItem, ...]) -> Amount:
-    expected = sum(item.bytes.expected for item in items)
-    below = isqrt(sum((item.bytes.expected - item.bytes.low) ** 2 for item in items))
-    above = isqrt(sum((item.bytes.high - item.bytes.expected) ** 2 for item in items))
-    return Amount(max(0, expected - below), expected, expected + above)
+class _WithoutPool(NamedTuple):
+    """What a rank holds whatever is left of the card."""
+
+    used: Amount
+    """In the largest run. [bytes]"""
+    size: int
+    """Of all items. [bytes]"""
+    phases: tuple[PhaseItems, ...]
+    """Before the pool is there."""
 
 
+@remembered()
+def _without_pool(rank: Rank) -> _WithoutPool:
+    run = (*rank.resident, *rank.transient)
+    return _WithoutPool(
+        device_total(run),
+        sum(item.bytes.expected for item in (*run, *rank.outside)),
+        (PhaseItems("load", rank.resident), PhaseItems("profile", run)),
+    )
+
+
+@remembered(1024)
 def feed_forward_width(model: Model) -> int:
     """Intermediate elements of one token in the widest layer: of all experts it uses. [elements]"""
     widest = 0
@@ -228,6 +251,7 @@ def feed_forward_width(model: Model) -> int:
     return widest
 
 
+@remembered(1024)
 def experts_used(model: Model) -> int:
     """Experts a token uses, 1 in a dense model. [unitless]"""
     return max((g.layer.moe.num_experts_per_tok for g in model.layers if g.layer.moe is not None), default=1)

@@ -129,17 +129,20 @@ def _prefill_tokens(
     model, gpu = workload.model, workload.gpu
     tokens = release.prefill_tokens_by_model.get(model.model_type, release.prefill_tokens)
     if release.computes_prefill_tokens and gpu is not None and model.model_type not in release.prefill_tokens_by_model:
-        free = int(_LAUNCHER_SHARE * gpu.memory_usable_bytes) - weights
-        tp = workload.placement.tensor_parallel_size
-        fitting = tgi.prefill_tokens(
-            free=max(0, free),
-            token_bytes=max(1, caches.token_bytes(model, *kv, tensor_parallel_size=tp)),
-            intermediate_size=feed_forward_width(model) // experts_used(model),
-            experts=experts_used(model),
-            element_bytes=DTYPE_BYTES[model.dtype],
-        )
-        tokens = min(length, fitting)
+        tokens = min(length, _fitting_tokens(model, gpu, weights, kv, workload.placement.tensor_parallel_size))
     return tokens
+
+
+@remembered()
+def _fitting_tokens(model: Model, gpu: Gpu, weights: int, kv: tuple[KvFormat, KvFormat], ranks: int) -> int:
+    """Tokens of the largest prefill that the launcher reckons to fit beside the weights. [tokens]"""
+    return tgi.prefill_tokens(
+        free=max(0, int(_LAUNCHER_SHARE * gpu.memory_usable_bytes) - weights),
+        token_bytes=max(1, caches.token_bytes(model, *kv, tensor_parallel_size=ranks)),
+        intermediate_size=feed_forward_width(model) // experts_used(model),
+        experts=experts_used(model),
+        element_bytes=DTYPE_BYTES[model.dtype],
+    )
 
 
 def _rank(workload: Workload, chosen: Settings, stage: StageWeights, last: bool) -> Rank:

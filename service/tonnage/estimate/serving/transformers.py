@@ -23,7 +23,7 @@ from tonnage.estimate.serving.transformers_items import (
 )
 from tonnage.estimate.serving.transformers_resident import Resident, residents
 from tonnage.estimate.serving.transformers_settings import Settings, settings
-from tonnage.estimate.totals import total
+from tonnage.estimate.totals import device_total
 from tonnage.estimate.weights import disk_bytes
 from tonnage.spec.facts import KvFormat, WeightFormat
 from tonnage.spec.model import Model
@@ -102,7 +102,7 @@ def _load(workload: Workload, chosen: Settings, part: Resident, index: int, devi
     blocks, step = outgrown(cache, chosen), decode(model, chosen, cache)
     moments = (*phases, PhaseItems("decode", (*end, blocks, step)), PhaseItems("idle", (*end, blocks)))
     needs = (*(p.items for p in phases), (*end, stuck(blocks), step))
-    needed = max((total(items).device for items in needs), key=_expected)
+    needed = max(map(device_total, needs), key=_expected)
     return GpuLoad(ranks=(index,), stage=index, phases=moments, needed=needed)
 
 

@@ -1,5 +1,7 @@
 """Caches of one generate() call on one GPU: after the prefill, and at the last step."""
 
+from typing import NamedTuple
+
 from msgspec import Struct
 
 from tonnage.estimate import caches
@@ -66,21 +68,43 @@ def held(
     if kind == "none":
         return EMPTY
     first = last = state = keys = values = tensors = 0
-    for group, count in caches.decoder_groups(model, layers):
-        layer = group.layer
-        per_token = caches.layer_cache_bytes_per_token(layer, k, v, compressed_latent=latent)
-        after, final = _tokens(layer, prompt, length, kind, cuts_windows)
-        cross = caches.cross_cache_bytes(layer, model.max_source_positions or prompt, k, v)
-        first += count * batch_size * (per_token * after + cross)
-        last += count * batch_size * (per_token * final + cross)
-        if layer.recurrent is not None:
-            state += count * batch_size * caches.layer_state_bytes(layer.recurrent, state_bytes=STATE_BYTES)
-        if per_token:
-            tensors += 2 * count
-            one = batch_size * per_token * final
-            share = int(one * _key_share(layer))
+    for row in _rows(model, k, v, latent, layers):
+        after, final = _tokens(row.layer, prompt, length, kind, cuts_windows)
+        cross = caches.cross_cache_bytes(row.layer, model.max_source_positions or prompt, k, v)
+        first += row.layers * batch_size * (row.per_token * after + cross)
+        last += row.layers * batch_size * (row.per_token * final + cross)
+        state += row.layers * batch_size * row.state
+        if row.per_token:
+            tensors += 2 * row.layers
+            one = batch_size * row.per_token * final
+            share = int(one * row.key_share)
             keys, values = max(keys, share), max(values, one - share)
     return Held(first, last, state, keys, values, tensors)
+
+
+class _Row(NamedTuple):
+    """What layers of one kind cache of one sequence."""
+
+    layer: Layer
+    layers: int
+    per_token: int
+    """Keys and values. [bytes]"""
+    state: int
+    """Recurrent state. [bytes]"""
+    key_share: float
+    """Part of keys and values that are keys. [fraction]"""
+
+
+@remembered()
+def _rows(model: Model, k: KvFormat, v: KvFormat, latent: bool, layers: tuple[int, ...] | None) -> tuple[_Row, ...]:
+    found = []
+    for group, count in caches.decoder_groups(model, layers):
+        layer, state = group.layer, 0
+        per_token = caches.layer_cache_bytes_per_token(layer, k, v, compressed_latent=latent)
+        if layer.recurrent is not None:
+            state = caches.layer_state_bytes(layer.recurrent, state_bytes=STATE_BYTES)
+        found.append(_Row(layer, count, per_token, state, _key_share(layer)))
+    return tuple(found)
 
 
 def _tokens(layer: Layer, prompt: int, length: int, kind: CacheKind, cuts_windows: bool) -> tuple[int, int]:

@@ -6,6 +6,7 @@ from typing import Literal
 from msgspec import Struct
 
 from tonnage.estimate.caches import DTYPE_BYTES, plain_kv_format
+from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.serving.transformers_resident import Loading
 from tonnage.estimate.serving.transformers_widths import Execution
 from tonnage.laws.device_context import cublas_workspace
@@ -102,6 +103,7 @@ def _dtype(workload: Workload) -> str:
     return form.id if form.kind == "plain" and form.id in DTYPE_BYTES else workload.model.dtype
 
 
+@remembered(512)
 def _major(gpu: Gpu | None) -> int:
     if gpu is None or gpu.compute_capability is None or gpu.vendor != "nvidia":
         return _DEFAULT_MAJOR
@@ -111,14 +113,17 @@ def _major(gpu: Gpu | None) -> int:
 def _attention(serving: card.Transformers, release: Release, model: Model, notes: list[Assumption]) -> str:
     if serving.attn_implementation is not None:
         return serving.attn_implementation
-    only_eager = any(
-        group.layer.attention is not None and (group.layer.attention.sinks or group.layer.attention.softcap)
-        for group in model.layers
-    )
+    only_eager = _only_eager(model)
     chosen = "eager" if only_eager else release.attn_implementation
     why = "attention sinks and soft caps have no sdpa kernel" if only_eager else f"default of {release.since}"
     notes.append(Assumption("serving.attn_implementation", chosen, why))
     return chosen
+
+
+@remembered()
+def _only_eager(model: Model) -> bool:
+    attentions = [group.layer.attention for group in model.layers if group.layer.attention is not None]
+    return any(attention.sinks or attention.softcap for attention in attentions)
 
 
 def _tokens(serving: card.Transformers, model: Model, notes: list[Assumption]) -> tuple[int, int]:
