@@ -3,15 +3,14 @@
 import contextlib
 import shutil
 import signal
-import socket
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from importlib import resources
 from pathlib import Path
 
 import pytest
 import redis
+from tests.waiting import SECONDS, free_port, wait_for
 
 
 def valkey_binary() -> Path:
@@ -20,12 +19,6 @@ def valkey_binary() -> Path:
 
 
 BINARIES = [binary for binary in (str(valkey_binary()), shutil.which("redis-server")) if binary]
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 class Server:
@@ -44,16 +37,18 @@ class Server:
 
     def start(self) -> "Server":
         self._process = subprocess.Popen(self._command, cwd=self.folder, stdout=subprocess.DEVNULL)
-        deadline = time.monotonic() + 10
-        while time.monotonic() < deadline:
-            with contextlib.suppress(redis.RedisError):
-                if self.client().ping():
-                    return self
-            time.sleep(0.02)
-        raise RuntimeError("the server does not start")
+        wait_for(self._answers)
+        return self
+
+    def _answers(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, "the server ended"
+        with contextlib.suppress(redis.RedisError):
+            return bool(self.client().ping())
+        return False
 
     def client(self) -> redis.Redis:
-        return redis.Redis(port=self.port, socket_timeout=2)
+        return redis.Redis(port=self.port, socket_timeout=SECONDS)
 
     def pause(self) -> None:
         assert self._process is not None

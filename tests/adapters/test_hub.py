@@ -7,6 +7,7 @@ import logging
 import msgspec
 import pytest
 from tests.adapters.hub_server import COMMIT, CONFIG, running_hub
+from tests.waiting import SECONDS, until
 
 from tonnage.adapters.hub import Hub, HubSettings, checked_endpoint
 from tonnage.adapters.hub_shared import RedisHubCache
@@ -15,6 +16,7 @@ from tonnage.errors import MissingFact, SourceUnavailable, UnknownName
 from tonnage.spec.hub import HubModel
 
 NAME = "org/tiny"
+PATIENT = {"connect_seconds": SECONDS, "total_seconds": SECONDS}
 CONFIG_PATH = f"/{NAME}/resolve/main/config.json"
 INDEX_PATH = f"/{NAME}/resolve/main/model.safetensors.index.json"
 
@@ -40,7 +42,7 @@ async def hub_of(server):
 
     def make(**settings):
         shared, clock = settings.pop("shared", None), settings.pop("clock", Clock())
-        made.append(Hub(HubSettings(endpoint=server.endpoint, **settings), shared=shared, clock=clock))
+        made.append(Hub(HubSettings(endpoint=server.endpoint, **PATIENT | settings), shared=shared, clock=clock))
         return made[-1]
 
     yield make
@@ -118,7 +120,7 @@ async def test_a_caller_that_gives_up_leaves_the_request_to_the_others(server, h
     hub = hub_of()
     impatient = asyncio.create_task(hub.model(NAME))
     patient = asyncio.create_task(hub.model(NAME))
-    await asyncio.sleep(0.02)
+    await until(lambda: server.requests)
     impatient.cancel()
     assert CONFIG == (await patient).config
 
@@ -210,7 +212,7 @@ async def test_an_oversized_body_is_refused_whether_its_length_is_stated_or_not(
     headers = {} if stated else {"content-length": None, "connection": "close"}
     server.serve(CONFIG_PATH, body, headers)
     with pytest.raises(MissingFact, match="larger than 1000 bytes"):
-        await asyncio.wait_for(hub_of(config_bytes=1000, total_seconds=1).model(NAME), 3)
+        await hub_of(config_bytes=1000).model(NAME)
 
 
 async def test_a_compressed_body_is_not_unpacked(server, hub_of):
@@ -221,13 +223,13 @@ async def test_a_compressed_body_is_not_unpacked(server, hub_of):
 
 async def test_a_slow_hub_is_given_up(server, hub_of):
     server.add_repository(NAME)
-    server.delay = 5
+    server.delay = 10 * SECONDS
     with pytest.raises(SourceUnavailable, match="in time"):
-        await asyncio.wait_for(hub_of(total_seconds=0.2).model(NAME), 2)
+        await hub_of(total_seconds=0.2).model(NAME)
 
 
 async def test_a_hub_that_is_not_there_is_unavailable(hub_of):
-    hub = Hub(HubSettings(endpoint="http://127.0.0.1:9", total_seconds=1))
+    hub = Hub(HubSettings(endpoint="http://127.0.0.1:9", **PATIENT))
     with pytest.raises(SourceUnavailable, match="does not answer"):
         await hub.model(NAME)
     await hub.close()
@@ -356,10 +358,9 @@ def redis_server(start_server):
 
 @pytest.fixture
 async def link(redis_server):
-    made = RedisLink(LinkSettings(url=redis_server.url, timeout_seconds=0.5))
+    made = RedisLink(LinkSettings(url=redis_server.url, timeout_seconds=SECONDS))
     made.start()
-    while not made.usable:
-        await asyncio.sleep(0.01)
+    await until(lambda: made.usable)
     yield made
     await made.close()
 

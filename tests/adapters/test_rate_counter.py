@@ -1,12 +1,12 @@
 """A limit over a sliding minute, alone and together with other replicas."""
 
-import asyncio
 from collections.abc import Callable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.adapters.conftest import Server
-from tests.adapters.test_redis_cache import until
+from tests.waiting import SECONDS, until
 
 from tonnage.adapters.rate_counter import WINDOW_SECONDS, RateCounter
 from tonnage.adapters.redis_link import LinkSettings, RedisLink
@@ -94,7 +94,7 @@ def test_no_window_of_a_minute_holds_twice_the_limit(pauses: list[float]) -> Non
 
 async def test_replicas_share_their_counts(server: Server) -> None:
     clock = Clock()
-    links = [RedisLink(LinkSettings(url=server.url)) for _ in range(2)]
+    links = [RedisLink(LinkSettings(url=server.url, timeout_seconds=SECONDS)) for _ in range(2)]
     for link in links:
         link.start()
     await until(lambda: all(link.usable for link in links))
@@ -113,17 +113,19 @@ async def test_replicas_share_their_counts(server: Server) -> None:
 
 async def test_a_lost_server_leaves_the_own_count(start_server: Callable[..., Server]) -> None:
     server = start_server()
-    link = RedisLink(LinkSettings(url=server.url))
+    link = RedisLink(LinkSettings(url=server.url, timeout_seconds=SECONDS))
     link.start()
     await until(lambda: link.usable)
-    counter = RateCounter(link, 10, Clock())
+    clock = Clock()
+    counter = RateCounter(link, 10, clock)
     counter.start()
     admitted(counter, 5)
-    await asyncio.sleep(0.7)
+    await until(lambda: server.client().get(f"tonnage:rate:{int(clock.now // WINDOW_SECONDS)}:a") == b"5")
     server.kill()
 
     assert 5 == admitted(counter, 25)
-    await asyncio.sleep(0.7)
+    with pytest.raises(LookupError):
+        await counter.exchange()
     assert 0 == admitted(counter, 5)
     await counter.close()
     await link.close()
@@ -131,7 +133,7 @@ async def test_a_lost_server_leaves_the_own_count(start_server: Callable[..., Se
 
 async def test_garbage_in_the_shared_counts_is_ignored(server: Server) -> None:
     clock = Clock()
-    link = RedisLink(LinkSettings(url=server.url))
+    link = RedisLink(LinkSettings(url=server.url, timeout_seconds=SECONDS))
     link.start()
     await until(lambda: link.usable)
     server.client().set(f"tonnage:rate:{int(clock.now // WINDOW_SECONDS)}:a", b"garbage")

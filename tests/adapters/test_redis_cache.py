@@ -2,19 +2,20 @@
 
 import asyncio
 import itertools
-import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
 from msgspec import Struct
 from tests.adapters.conftest import Server
+from tests.waiting import SECONDS, until
 
 from tonnage.adapters.redis_cache import TwoLevelCache, opened, sealed
 from tonnage.adapters.redis_link import LinkSettings, RedisLink, State
 
-TIMEOUT = 0.2
+IMPATIENT = 0.2
+"""Time-out where a server is stopped; elsewhere it is longer than any machine is slow. [s]"""
 
 
 class Value(Struct, frozen=True):
@@ -24,11 +25,11 @@ class Value(Struct, frozen=True):
 class Bench:
     """A cache with its link and counts."""
 
-    def __init__(self, url: str, **limits: int) -> None:
+    def __init__(self, url: str, timeout: float = SECONDS, **limits: int) -> None:
         self.states: list[State] = []
         self.counts: Counter[tuple[str, str]] = Counter()
         self.made = 0
-        settings = LinkSettings(url=url, timeout_seconds=TIMEOUT, pause_seconds=0.1)
+        settings = LinkSettings(url=url, timeout_seconds=timeout, pause_seconds=0.1)
         self.link = RedisLink(settings, self.states.append)
         self.cache = TwoLevelCache(self.link, lambda level, outcome: self.counts.update([(level, outcome)]), **limits)
 
@@ -41,8 +42,8 @@ class Bench:
 
 
 @asynccontextmanager
-async def bench(url: str, **limits: int) -> AsyncIterator[Bench]:
-    made = Bench(url, **limits)
+async def bench(url: str, timeout: float = SECONDS, **limits: int) -> AsyncIterator[Bench]:
+    made = Bench(url, timeout, **limits)
     made.link.start()
     try:
         yield made
@@ -50,20 +51,8 @@ async def bench(url: str, **limits: int) -> AsyncIterator[Bench]:
         await made.link.close()
 
 
-async def until(condition: Callable[[], object], seconds: float = 5) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        await asyncio.sleep(0.01)
-
-
 async def written(server: Server, keys: int) -> None:
     await until(lambda: server.client().dbsize() >= keys)
-
-
-async def timed(work: Awaitable[str]) -> tuple[str, float]:
-    started = time.monotonic()
-    return await work, time.monotonic() - started
 
 
 async def test_without_an_address_only_the_first_level_works() -> None:
@@ -148,15 +137,15 @@ async def test_a_server_out_of_memory_loses_writes_only(start_server: Callable[.
         await until(lambda: here.counts["redis", "error"] == 1)
 
 
-async def test_a_paused_server_costs_one_time_out_each_until_it_is_left_alone(server: Server) -> None:
-    async with bench(server.url) as here:
-        await until(lambda: here.link.usable)
+async def test_a_paused_server_is_left_alone_after_three_time_outs(server: Server) -> None:
+    async with bench(server.url, IMPATIENT) as here:
+        await until(lambda: here.link.prompt)
         server.pause()
-        spent = [(await timed(here.get(f"k{n}")))[1] for n in range(10)]
+        values = [await here.get(f"k{n}") for n in range(10)]
 
+        assert [f"value of k{n}" for n in range(10)] == values
         assert "down" == here.link.state
-        assert 1 <= sum(seconds > TIMEOUT * 0.9 for seconds in spent) <= 3
-        assert min(spent[3:]) < TIMEOUT / 4
+        assert 3 <= here.counts["redis", "error"] <= 6, "look-ups, and writes that nobody waits for"
 
         server.resume()
         await until(lambda: here.link.usable)
@@ -164,7 +153,7 @@ async def test_a_paused_server_costs_one_time_out_each_until_it_is_left_alone(se
 
 
 async def test_replies_that_come_too_late_are_given_to_nobody_else(server: Server) -> None:
-    async with bench(server.url) as first, bench(server.url) as second:
+    async with bench(server.url) as first, bench(server.url, IMPATIENT) as second:
         await until(lambda: first.link.usable and second.link.usable)
         for n in range(20):
             await first.get(f"k{n}")
@@ -212,40 +201,35 @@ async def test_a_server_that_is_absent_at_the_start_is_used_once_it_is_there(
 )
 async def test_an_address_that_leads_nowhere_is_down_and_harmless(address: str) -> None:
     async with bench(address) as here:
-        await until(lambda: here.link.state == "down", 10)
+        await until(lambda: here.link.state == "down")
 
         assert "value of a" == await here.get("a")
 
 
 async def test_no_look_up_fails_while_the_server_is_killed_paused_and_emptied_under_load(server: Server) -> None:
-    async with bench(server.url, entries=8) as here:
+    async with bench(server.url, IMPATIENT, entries=8) as here:
         await until(lambda: here.link.usable)
         stop = asyncio.Event()
         wrong: list[str] = []
-        slowest = 0.0
+        asked = itertools.count()
 
         async def ask(worker: int) -> None:
-            nonlocal slowest
-            n = 0
             while not stop.is_set():
-                n += 1
-                key = f"{worker}-{n % 50}"
-                value, seconds = await timed(here.get(key))
-                slowest = max(slowest, seconds)
-                if value != f"value of {key}":
+                key = f"{worker}-{next(asked) % 50}"
+                if await here.get(key) != f"value of {key}":
                     wrong.append(key)
                 await asyncio.sleep(0.001)
 
         workers = [asyncio.create_task(ask(n)) for n in range(8)]
         for trouble in (server.pause, server.resume, server.kill, server.start, server.client().flushall):
-            await asyncio.sleep(0.25)
+            enough = next(asked) + 200
+            await until(lambda enough=enough: next(asked) > enough)
             await asyncio.to_thread(trouble)
-        await asyncio.sleep(0.25)
+        await until(lambda: here.link.usable)
         stop.set()
         await asyncio.gather(*workers)
 
         assert [] == wrong
-        assert slowest < 5
 
 
 async def test_the_first_level_is_bounded_by_entries_and_bytes() -> None:

@@ -1,11 +1,12 @@
 """When Redis is left alone: a client whose replies take as long as a test says."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import chain, repeat
 
 import pytest
+from tests.waiting import in_still_time, until
 
 from tonnage.adapters.redis_link import LinkSettings, RedisLink
 
@@ -34,18 +35,12 @@ class Client:
 
 @asynccontextmanager
 async def linked(client: Client) -> AsyncIterator[RedisLink]:
-    link = RedisLink(SETTINGS, client=client)
+    link = RedisLink(SETTINGS, client=client, clock=asyncio.get_running_loop().time)
     link.start()
     try:
         yield link
     finally:
         await link.close()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 async def asked(link: RedisLink, times: int, **more: float) -> list[str | None]:
@@ -56,6 +51,7 @@ def test_slow_is_a_quarter_of_the_time_out() -> None:
     assert 0.1 == SETTINGS.slow_seconds
 
 
+@in_still_time
 async def test_slow_replies_are_used_and_after_three_in_a_row_nobody_waits_for_a_fourth() -> None:
     client = Client()
     async with linked(client) as link:
@@ -67,6 +63,7 @@ async def test_slow_replies_are_used_and_after_three_in_a_row_nobody_waits_for_a
         assert ["reply"] == await asked(link, 1, patience_seconds=1.0)
 
 
+@in_still_time
 async def test_two_slow_replies_between_quick_ones_change_nothing() -> None:
     client = Client()
     async with linked(client) as link:
@@ -77,6 +74,7 @@ async def test_two_slow_replies_between_quick_ones_change_nothing() -> None:
         assert link.prompt
 
 
+@in_still_time
 async def test_failures_leave_it_alone_altogether() -> None:
     client = Client()
     async with linked(client) as link:
@@ -90,6 +88,7 @@ async def test_failures_leave_it_alone_altogether() -> None:
         assert ("down", "TimeoutError") == (link.state, link.last_error)
 
 
+@in_still_time
 async def test_nobody_waits_for_a_server_that_only_answers_slowly_until_it_is_quick() -> None:
     client = Client()
     client.pings = repeat(SLOW)
@@ -102,6 +101,7 @@ async def test_nobody_waits_for_a_server_that_only_answers_slowly_until_it_is_qu
         await until(lambda: link.prompt)
 
 
+@in_still_time
 async def test_a_server_whose_every_reply_comes_after_the_time_out_is_down() -> None:
     client = Client()
     client.pings = chain([QUICK], repeat(0.45))
@@ -109,6 +109,7 @@ async def test_a_server_whose_every_reply_comes_after_the_time_out_is_down() -> 
         await until(lambda: link.state == "down")
 
 
+@in_still_time
 async def test_one_slow_probe_of_this_busy_process_does_not_keep_a_server_away() -> None:
     client = Client()
     client.pings = chain([SLOW, SLOW, SLOW, QUICK], repeat(NEVER))
@@ -116,6 +117,7 @@ async def test_one_slow_probe_of_this_busy_process_does_not_keep_a_server_away()
         await until(lambda: link.prompt)
 
 
+@in_still_time
 async def test_what_nobody_waits_for_is_never_slow() -> None:
     client = Client()
     async with linked(client) as link:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from tests.adapters.conftest import Server
-from tests.adapters.test_redis_cache import until
 from tests.api.conftest import in_process
+from tests.waiting import SECONDS, until
 
 from tonnage.adapters.shared_catalog import SnapshotError, files_of, publish, withdraw, write_files
 from tonnage.api.access import new_key
@@ -127,7 +127,7 @@ async def test_a_published_overlay_reaches_every_replica_and_can_be_withdrawn(
     server: Server = start_server()
     (tmp_path / "overlay").mkdir()
     (tmp_path / "overlay" / "gpus.toml").write_text(GOOD)
-    replicas = [application(redis_url=server.url) for _ in range(2)]
+    replicas = [application(redis_url=server.url, redis_timeout_seconds=SECONDS) for _ in range(2)]
     watches = [Watch(app.runtime) for app in replicas]
     for app in replicas:
         app.runtime.link.start()
@@ -155,7 +155,7 @@ async def test_a_published_overlay_reaches_every_replica_and_can_be_withdrawn(
 @pytest.mark.parametrize("garbage", ["snapshot", "facts", "type"])
 async def test_a_broken_published_overlay_changes_nothing(start_server: Any, tmp_path: Path, garbage: str) -> None:
     server: Server = start_server()
-    app = application(redis_url=server.url)
+    app = application(redis_url=server.url, redis_timeout_seconds=SECONDS)
     watch = Watch(app.runtime)
     app.runtime.link.start()
     await until(lambda: app.runtime.link.usable)
@@ -180,7 +180,7 @@ async def test_a_published_overlay_that_could_not_be_read_is_read_once_it_can(
     start_server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str
 ) -> None:
     server: Server = start_server()
-    app = application(redis_url=server.url)
+    app = application(redis_url=server.url, redis_timeout_seconds=SECONDS)
     watch = Watch(app.runtime)
     app.runtime.link.start()
     await until(lambda: app.runtime.link.usable)
@@ -209,7 +209,7 @@ def full_disk(files: object, folder: Path) -> None:
 
 async def test_a_refused_overlay_does_not_count_as_current(start_server: Any) -> None:
     server: Server = start_server()
-    app = application(redis_url=server.url)
+    app = application(redis_url=server.url, redis_timeout_seconds=SECONDS)
     watch = Watch(app.runtime)
     app.runtime.link.start()
     await until(lambda: app.runtime.link.usable)

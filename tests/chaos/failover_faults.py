@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TypeVar
 
 import redis
-from tests.adapters.conftest import BINARIES, Server, free_port
+from tests.adapters.conftest import BINARIES, Server
 from tests.chaos.redis_faults import UNDER_SECONDS, fault
 from tests.chaos.replica import Replica
 from tests.chaos.report import Row
+from tests.waiting import free_port
 
 _DOWN_AFTER_MS = 1000
 _RECOVERY_SECONDS = 40.0

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from tests.chaos.load import ESTIMATE, REFUSED, Load, until
 from tests.chaos.proxies import RoundRobin
-from tests.chaos.replica import Replica, free_port
+from tests.chaos.replica import Replica
 from tests.chaos.report import Row
+from tests.waiting import free_port
 
 WINDOW_SECONDS = 6.0
 """With eight connections more than enough requests for a p99. [s]"""

@@ -2,7 +2,6 @@
 
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -11,17 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from tests.waiting import free_port
 
 _PROGRAM = "from tonnage.cli import main; main(['serve'])"
 _START_SECONDS = 40.0
 _ASKING = httpx.Client(verify=False, timeout=10, limits=httpx.Limits(max_keepalive_connections=0))
 """Made once: reading certificates anew for each question takes the load generator's own time."""
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 class Replica:

@@ -1,6 +1,7 @@
 """`tonnage bulk`: the bytes of a batch over HTTP, or tables with the figures one orders by."""
 
 import csv
+import fcntl
 import importlib.util
 import json
 import os
@@ -253,6 +254,7 @@ def test_a_terminal_is_told_what_takes_longer_than_a_second(tmp_path):
     with subprocess.Popen(command, stderr=end, stdout=subprocess.DEVNULL) as process:
         os.close(end)
         with (tmp_path / "out.ndjson").open("rb") as answers:
+            fcntl.fcntl(answers, fcntl.F_SETPIPE_SZ, 65_536)  # some kernels' pipes hold all of it
             shown = b""
             while not COUNTED.search(shown) and (part := read_or_end(terminal)):
                 shown += part

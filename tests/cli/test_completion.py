@@ -9,6 +9,7 @@ import subprocess
 import time
 
 import pytest
+from tests.waiting import SECONDS
 
 from tonnage.catalog import load_catalog
 from tonnage.cli.completion import script
@@ -70,7 +71,7 @@ def shell(name, *words, cwd):
         pytest.skip(f"not run: {name} is not installed")
     options = {"bash": ["--norc"], "zsh": ["-f"], "fish": ["--no-config"]}[name]
     command = [name, *options, "-c", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60, cwd=cwd).stdout
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=cwd).stdout
 
 
 @pytest.mark.parametrize("line", LINES)
@@ -110,7 +111,7 @@ def test_a_tab_in_bash_completes_the_line(scripts, somewhere, line):
 
 def until(terminal, pattern):
     """What is printed, once it matches."""
-    printed, deadline = b"", time.monotonic() + 30
+    printed, deadline = b"", time.monotonic() + SECONDS
     while not (match := re.search(pattern, printed)):
         assert time.monotonic() < deadline, printed
         if select.select([terminal], [], [], 1)[0]:

@@ -2,23 +2,16 @@
 
 import json
 import shutil
-import socket
 import subprocess
-import time
 
 import httpx
 import pytest
 import yaml
 from tests.api.serving import serving
+from tests.waiting import SECONDS, free_port, wait_for
 
 EMPTY_WHILE_ALL_IS_WELL = ("tonnage_refused_total", 'state="down"')
 """Parts of queries that have nothing to show as long as nothing goes wrong."""
-
-
-def free_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +37,7 @@ def prometheus(repository, tmp_path_factory):
         ]  # fmt: skip
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            scraped(f"http://{address}", service.url)
+            scraped(f"http://{address}", service)
             yield f"http://{address}"
         finally:
             process.terminate()
@@ -60,23 +53,22 @@ def use(service):
         "/catalog/gpus",
         "/estimate?model=nobody/nothing",
     ):
-        httpx.get(service + path)
+        service.get(path)
 
 
 def scraped(prometheus, service):
     """Traffic between several scrapes, so that rates exist."""
-    deadline = time.monotonic() + 40
-    while time.monotonic() < deadline:
+
+    def counted():
         use(service)
-        if values(prometheus, "tonnage:http_request_duration_seconds:p99_rate5m{route='/fit'} > 0"):
-            return
-        time.sleep(0.5)
-    raise AssertionError("nothing was scraped in time")
+        return values(prometheus, "tonnage:http_request_duration_seconds:p99_rate5m{route='/fit'} > 0")
+
+    wait_for(counted)
 
 
 def values(prometheus, expression):
     try:
-        answer = httpx.get(f"{prometheus}/api/v1/query", params={"query": expression}).json()
+        answer = httpx.get(f"{prometheus}/api/v1/query", params={"query": expression}, timeout=SECONDS).json()
     except httpx.TransportError:
         return []
     assert "success" == answer["status"], answer

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 from tests.page.conftest import BROWSER, FLAGS
+from tests.waiting import SECONDS
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
@@ -36,6 +37,7 @@ def visited(site):
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=BROWSER, args=FLAGS)
         page = browser.new_page()
+        page.set_default_timeout(1000 * SECONDS)
         page.on("request", lambda request: asked.add(request.url))
         page.on("response", lambda response: answers.update({response.url: response.status}))
         for path in sorted(folder.rglob("*.html")):

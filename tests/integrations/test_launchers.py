@@ -9,12 +9,13 @@ import sys
 import httpx
 import pytest
 import yaml
+from tests.waiting import SECONDS
 
 
 @pytest.fixture(scope="module")
 def answer(service, examples):
     card = json.loads((examples / "cards" / "order.json").read_text())
-    return httpx.post(f"{service}/fit", json=card).json()
+    return httpx.post(f"{service}/fit", json=card, timeout=SECONDS).json()
 
 
 @pytest.fixture(scope="module")

@@ -5,15 +5,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.waiting import SECONDS, wait_for
 
 BROWSER = next(
     (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
 )
+ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+")
 FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
     "--disable-background-networking", "--disable-component-update",
@@ -29,19 +30,29 @@ def running_service():
         log = Path(folder) / "log"
         with log.open("w") as output:
             process = subprocess.Popen([*run, "serve", "--port", "0"], stdout=output, stderr=subprocess.STDOUT)
-        for _ in range(600):
-            if found := re.search(r"http://127\.0\.0\.1:\d+", log.read_text()):
-                break
-            time.sleep(0.1)
-        yield found.group()
-        process.terminate()
-        process.wait(timeout=30)
+        try:
+            wait_for(lambda: ADDRESS.search(log.read_text()))
+            yield ADDRESS.search(log.read_text()).group()
+        finally:
+            process.terminate()
+            process.wait(SECONDS)
 
 
 @pytest.fixture(scope="session")
 def service():
     with running_service() as address:
         yield address
+
+
+def patient(new_context):
+    """Pages that wait as long as any test for what comes sooner or later."""
+
+    def make(**options):
+        context = new_context(**options)
+        context.set_default_timeout(1000 * SECONDS)
+        return context
+
+    return make
 
 
 @pytest.fixture(scope="module")
@@ -53,5 +64,6 @@ def browser():
 
     with sync_playwright() as driver:
         running = driver.chromium.launch(executable_path=BROWSER, args=FLAGS)
+        running.new_context = patient(running.new_context)
         yield running
         running.close()

@@ -58,13 +58,18 @@ class RedisLink:
     """The way to Redis, with its state."""
 
     def __init__(
-        self, settings: LinkSettings, on_state: Callable[[State], None] = lambda _: None, client: Any = None
+        self,
+        settings: LinkSettings,
+        on_state: Callable[[State], None] = lambda _: None,
+        client: Any = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.state: State = "connecting" if settings.url else "none"
         self.last_error = ""
         self._settings = settings
         self._on_state = on_state
         self._client: Any = client
+        self._clock = clock
         self._failures = 0
         self._slow = 0
         """Slow replies in a row. [unitless]"""
@@ -113,7 +118,7 @@ class RedisLink:
         """
         if not (self.prompt if patience_seconds is None else self.usable):
             return None
-        started = time.monotonic()
+        started = self._clock()
         try:
             async with asyncio.timeout(patience_seconds or self._settings.timeout_seconds):
                 reply = await command(self._client)
@@ -122,7 +127,7 @@ class RedisLink:
             raise LookupError(str(error) or type(error).__name__) from error
         self._failures = 0
         if patience_seconds is None:
-            self._took(time.monotonic() - started)
+            self._took(self._clock() - started)
         return reply
 
     def _took(self, seconds: float) -> None:
@@ -165,16 +170,15 @@ class RedisLink:
                 if self._client is None:
                     self._client = client_of(self._settings)
                 await self._client.ping()
-                return min([await _seconds_of(self._client.ping) for _ in range(_PROBES)])
+                return min([await self._seconds_of(self._client.ping) for _ in range(_PROBES)])
         except (RedisError, OSError, TimeoutError, ValueError, TypeError, AttributeError) as error:
             self.last_error = type(error).__name__
             return None
 
-
-async def _seconds_of(command: Callable[[], Awaitable[object]]) -> float:
-    started = time.monotonic()
-    await command()
-    return time.monotonic() - started
+    async def _seconds_of(self, command: Callable[[], Awaitable[object]]) -> float:
+        started = self._clock()
+        await command()
+        return self._clock() - started
 
 
 def client_of(settings: LinkSettings) -> Any:
