@@ -12,7 +12,7 @@ from tonnage.api.settings import Settings
 
 @pytest.fixture(scope="session")
 def app() -> Application:
-    return create_app(Settings(access_log=False))
+    return create_app(Settings(access_log=False, deadline_seconds=600))
 
 
 @pytest.fixture

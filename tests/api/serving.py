@@ -47,6 +47,8 @@ class Process:
 
 @contextmanager
 def serving(log: Path | None = None, **settings: object) -> Iterator[Process]:
+    """One whose requests may take as long as the machine needs, unless a test says otherwise."""
+    settings = {"deadline_seconds": 600, **settings}
     port = free_port()
     environment = {
         **os.environ,

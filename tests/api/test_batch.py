@@ -156,7 +156,7 @@ def chunk(data: bytes) -> bytes:
 
 
 async def test_between_the_lines_of_a_batch_that_is_there_at_once_others_get_their_turn() -> None:
-    app = create_app(Settings(access_log=False))
+    app = create_app(Settings(access_log=False, deadline_seconds=600))
     asked: list[int] = []
 
     def estimate(catalog: Any, card: Any, *, fetch: Any = None) -> Any:

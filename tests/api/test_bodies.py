@@ -79,7 +79,7 @@ def test_one_body_alone_may_be_larger_than_the_limit_of_all() -> None:
 
 
 async def test_nothing_stays_held_after_any_answer() -> None:
-    app = create_app(Settings(access_log=False))
+    app = create_app(Settings(access_log=False, deadline_seconds=600))
     async with in_process(app) as client:
         padding = b" " * 50_000
         for body in (json.dumps(QUICK).encode(), b"{", b'{"model": 1}', b"[" * 200_000):
@@ -121,7 +121,7 @@ async def test_quick_questions_are_answered_while_a_long_one_is_worked_on() -> N
 
 @pytest.mark.parametrize("described", [{"config": CONFIG}, {"parameters": 7 * 10**9}])
 async def test_only_a_described_architecture_is_worked_on_in_a_thread(described: dict[str, Any]) -> None:
-    app = create_app(Settings(access_log=False))
+    app = create_app(Settings(access_log=False, deadline_seconds=600))
     threads: list[threading.Thread] = []
 
     def estimate(catalog: Any, card: Any, *, fetch: Any = None) -> Any:

@@ -46,7 +46,7 @@ KINDS = ["llama", "qwen3", "deepseek_v3", "gemma3", "gpt_oss", "mamba2", "qwen2_
 
 @pytest.fixture(scope="module")
 def service() -> Application:
-    return create_app(Settings(access_log=False))
+    return create_app(Settings(access_log=False, deadline_seconds=600))
 
 
 def asked(app: Application, path: str, body: Any) -> httpx.Response:

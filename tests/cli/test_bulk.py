@@ -35,7 +35,7 @@ def cards(tmp_path):
 
 
 async def over_http(path, body, **query):
-    app = create_app(Settings(access_log=False))
+    app = create_app(Settings(access_log=False, deadline_seconds=600))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://tonnage.test") as client:
         headers = {"content-type": "application/x-ndjson", "accept": "application/x-ndjson"}
         return (await client.post(path, content=body, params=query, headers=headers)).content

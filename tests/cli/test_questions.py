@@ -17,7 +17,7 @@ SERVING = (LLAMA, "engine=vllm", "max_model_len=8192")
 
 
 async def asked(path, **query):
-    app = create_app(Settings(access_log=False))
+    app = create_app(Settings(access_log=False, deadline_seconds=600))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://tonnage.test") as client:
         return (await client.get(path, params=query)).json()
 

@@ -12,7 +12,7 @@ from tonnage.api.app import create_app
 from tonnage.api.settings import Settings
 
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
-APP = create_app(Settings(access_log=False))
+APP = create_app(Settings(access_log=False, deadline_seconds=600))
 PROBLEM = {"type", "title", "status", "detail", "instance"}
 
 

@@ -27,7 +27,7 @@ def lasting(body: dict[str, Any]) -> dict[str, Any]:
 
 async def test_every_example_replays(examples: dict[str, dict[str, Any]]) -> None:
     """After a change that moves a number run `make openapi`, look at the difference and name it in CHANGELOG."""
-    app = create_app(Settings(access_log=False))
+    app = create_app(Settings(access_log=False, deadline_seconds=600))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://tonnage.test") as client:
         for name, pair in examples.items():
             request, expected = pair["request"], pair["response"]

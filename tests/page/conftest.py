@@ -1,5 +1,6 @@
 """A real service and a real browser."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -14,6 +15,8 @@ from tests.waiting import SECONDS, wait_for
 BROWSER = next(
     (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
 )
+PATIENT = {"TONNAGE_DEADLINE_SECONDS": "600"}
+"""No answer is refused because the machine is slow."""
 ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+")
 FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
@@ -29,7 +32,9 @@ def running_service():
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
         with log.open("w") as output:
-            process = subprocess.Popen([*run, "serve", "--port", "0"], stdout=output, stderr=subprocess.STDOUT)
+            process = subprocess.Popen(
+                [*run, "serve", "--port", "0"], stdout=output, stderr=subprocess.STDOUT, env=os.environ | PATIENT
+            )
         try:
             wait_for(lambda: ADDRESS.search(log.read_text()))
             yield ADDRESS.search(log.read_text()).group()

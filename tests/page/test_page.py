@@ -7,6 +7,7 @@ import urllib.request
 
 import pytest
 from tests.page.pictures import TAKEN
+from tests.waiting import SECONDS
 
 DESKTOP, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 CONFIG = {
@@ -36,6 +37,14 @@ def settled(page):
     page.wait_for_selector("#packages section")
 
 
+def until(page, script, arg=None):
+    """Until it is true. Asked anew each time: what Playwright would repeat inside the page the page's policy forbids."""
+    deadline = time.monotonic() + SECONDS
+    while not page.evaluate(script, arg):
+        assert time.monotonic() < deadline, script
+        page.wait_for_timeout(20)
+
+
 def answered(page, change):
     """Make a change and wait for the answer to it."""
     with page.expect_response(
@@ -45,7 +54,7 @@ def answered(page, change):
     ) as waiting:
         change()
     answer = waiting.value.json()
-    page.wait_for_function("d => document.getElementById('digest')?.textContent === d", arg=answer["digest"])
+    until(page, "d => document.getElementById('digest')?.textContent === d", arg=answer["digest"])
     return answer
 
 
@@ -53,7 +62,7 @@ def clipboard(page, button):
     """What the button copies; emptied first, since writing ends after the click."""
     page.evaluate("navigator.clipboard.writeText('')")
     page.click(button)
-    page.wait_for_function("navigator.clipboard.readText().then(text => text !== '')")
+    until(page, "navigator.clipboard.readText().then(text => text !== '')")
     return page.evaluate("navigator.clipboard.readText()")
 
 
@@ -260,10 +269,10 @@ def test_more_packages_and_another_duration_are_asked_for(page):
     first = "document.querySelector('table.offers > tbody > tr:not(.more) > td.number:nth-child(4)').textContent"
     with page.expect_response(lambda r: "/fit?" in r.url):
         page.click("#more")
-    page.wait_for_function("n => document.querySelectorAll('table.offers > tbody > tr').length > n", arg=few)
+    until(page, "n => document.querySelectorAll('table.offers > tbody > tr').length > n", arg=few)
     before = page.evaluate(first)
     page.select_option("#duration", "1 day")
-    page.wait_for_function(f"before => {first} !== before", arg=before)
+    until(page, f"before => {first} !== before", arg=before)
 
     assert prices(page)[0] < dear
 
@@ -272,7 +281,7 @@ def test_a_question_about_packages_that_is_refused_leaves_the_answer_and_says_wh
     refusal = {"title": "No", "status": 422, "detail": "no package is judged today"}
     page.route("**/fit?*", lambda route: route.fulfill(status=422, json=refusal))
     answered(page, lambda: page.fill("#f-concurrency", "5"))
-    page.wait_for_function("document.querySelector('.facts').textContent.includes('no package is judged today')")
+    until(page, "document.querySelector('.facts').textContent.includes('no package is judged today')")
 
     assert "Fits on 1 × L40S" == page.inner_text("#verdict")
 
@@ -330,7 +339,7 @@ def test_a_typo_is_explained_where_the_answer_would_be_and_mended_by_a_click(pag
 @pytest.mark.parametrize(("language", "says"), [("ru", "Помещается на 1 × L40S"), ("vi", "Vừa trên 1 × L40S")])
 def test_page_speaks_other_languages(page, language, says):
     page.select_option("#language", language)
-    page.wait_for_function("l => document.documentElement.lang === l", arg=language)
+    until(page, "l => document.documentElement.lang === l", arg=language)
 
     assert language == page.get_attribute("html", "lang")
     assert says == page.inner_text("#verdict")
