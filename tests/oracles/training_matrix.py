@@ -124,6 +124,10 @@ FAMILIES = {
         "vocab_size": 50265, "max_position_embeddings": 514, "type_vocab_size": 1, "hidden_act": "gelu", "pad_token_id": 1,
         "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1,
     },
+    "distilbert-base": {
+        "model_type": "distilbert", "dim": 768, "n_layers": 6, "n_heads": 12, "hidden_dim": 3072, "vocab_size": 30522,
+        "max_position_embeddings": 512,
+    },
     "modernbert-base": {
         "model_type": "modernbert", "hidden_size": 768, "num_hidden_layers": 4, "num_attention_heads": 12, "intermediate_size": 1152,
         "vocab_size": 50368, "pad_token_id": 50283,
@@ -171,6 +175,7 @@ CHECKPOINTED = {"gradient_checkpointing": "full"}
 ENCODERS = {
     "bert-large": "SequenceClassification",
     "roberta-base": "SequenceClassification",
+    "distilbert-base": "SequenceClassification",
     "modernbert-base": "SequenceClassification",
     "t5-large": "Seq2SeqLM",
     "flan-t5-large": "Seq2SeqLM",

@@ -202,6 +202,10 @@ class ClassCode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One key head for all queries, which no attention kernel takes (Falcon)."""
     softmax_as_wide_as_scores: bool = False
     """Eager attention does not turn scores to fp32 (GPT-2)."""
+    attends_with_softmax: bool = False
+    """Eager attention drops out and multiplies what the softmax gave, without turning it to the width of queries (BERT)."""
+    drops_by_default: bool = False
+    """Dropout of the stream and of attention is 0.1 where the config does not say."""
     layer_norm_in_python: bool = False
     """LayerNorm and rotation written out in fp32 (Cohere)."""
     clamped_experts: bool = False
@@ -209,7 +213,7 @@ class ClassCode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     causal_mask_buffer: bool = False
     """A mask of all positions is a buffer (GPT-BigCode)."""
     dense_score_head: bool = False
-    """The classification head is a dense layer and one over the labels, both of them PEFT's modules to save (RoBERTa)."""
+    """The classification head is a dense layer and one over the labels, both of them PEFT's modules to save (RoBERTa, DistilBERT)."""
     own_code: bool = False
     """The checkpoint brings its classes (Qwen-1)."""
     lora_targets: tuple[str, ...] = ("q_proj", "v_proj")

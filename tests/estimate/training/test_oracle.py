@@ -21,6 +21,10 @@ KNOWN = {
     "bert-large lora 512 task": 0.018,  # a dozen MiB
     "roberta-base lora 512 task": 0.018,
     "modernbert-base 512 full task": 0.017,
+    "distilbert-base 512 task": 0.017,  # no dropout behind its attention
+    "distilbert-base 512 eager task": 0.01,
+    "distilbert-base fp32 fp32 512 task": 0.008,
+    "distilbert-base fp32 512 eager task": 0.006,
     "llama-2-7b, other depth lora sgd 509 full sdpa dropout 0.05 reentrant": 0.02,
     "qwen2.5-0.5b, other depth 3 fp32 164 sdpa 4": 0.039,
 }

@@ -27,8 +27,9 @@ class Block(FeedForward):
             g.layer.attention is not None and g.layer.attention.sinks for g in model.layers
         )
         self.rotates_wide = model.code.layer_norm_in_python
-        self.drops_stream = _any_positive(model, _STREAM_DROPOUTS)
-        self.drops_scores = _any_positive(model, _SCORE_DROPOUTS)
+        self.casts_softmax = not model.code.attends_with_softmax
+        self.drops_stream = _drops(model, _STREAM_DROPOUTS)
+        self.drops_scores = _drops(model, _SCORE_DROPOUTS)
 
     def __call__(self, x: Tensor) -> Tensor:
         """The block's output for its input."""
@@ -226,7 +227,9 @@ class Block(FeedForward):
         if attention.sinks:
             weights = self._beside_sinks(weights)
         width = q.element_bytes if self.narrow_softmax else 4
-        weights = op.cast(tape, op.softmax(tape, weights, element_bytes=width), q.element_bytes)
+        weights = op.softmax(tape, weights, element_bytes=width)
+        if self.casts_softmax:
+            weights = op.cast(tape, weights, q.element_bytes)
         weights = op.dropout(tape, weights, active=self.drops_scores)
         rows = v if copies > 1 or self.recipe.single else op.copy(tape, v)
         out = op.matmul(tape, weights, rows, per_token(heads * attention.v_head_dim))
@@ -251,5 +254,6 @@ _STREAM_DROPOUTS = ("resid_pdrop", "residual_dropout", "hidden_dropout", "dropou
 _SCORE_DROPOUTS = ("attn_pdrop", "attention_dropout", "attention_probs_dropout_prob")
 
 
-def _any_positive(model: Model, keys: tuple[str, ...]) -> bool:
-    return any(isinstance(p := model.config.get(key), float) and p > 0 for key in keys)
+def _drops(model: Model, keys: tuple[str, ...]) -> bool:
+    stated = [p for key in keys if isinstance(p := model.config.get(key), int | float)]
+    return any(p > 0 for p in stated) if stated else model.code.drops_by_default

@@ -64,6 +64,8 @@ def scoring_model(model: Model) -> Model:
     ]
     if encodes_only(model):
         score.append(Tensor(name="score.bias", component="lm_head", out_features=labels, role="score"))
+    if model.code.dense_score_head and not any(t.role == "pooler" for t in rest):
+        score += _dense(model.hidden_size)
     added = sum(t.elements for t in score)
     return replace(
         model,
@@ -71,6 +73,14 @@ def scoring_model(model: Model) -> Model:
         tie_word_embeddings=False,
         parameters_total=model.parameters_total - lost + added,
     )
+
+
+def _dense(width: int) -> list[Tensor]:
+    """The layer before a classifier's scores."""
+    return [
+        Tensor(name="score.dense.weight", component="lm_head", out_features=width, in_features=width, role="pooler"),
+        Tensor(name="score.dense.bias", component="lm_head", out_features=width, role="pooler"),
+    ]
 
 
 @remembered(256)
