@@ -340,9 +340,12 @@ def _saved_modules(card: Training) -> frozenset[str]:
 def _gradient_bytes(card: Training, weight: int, trains_base: bool, adapter: int, sharding: str) -> int:
     width = weight if trains_base else adapter
     stated = _width(card.gradient_dtype)
+    if sharding == "distributed_optimizer":
+        # reduced in fp32 unless told otherwise, adapters' too: Megatron-LM megatron/training/arguments.py (accumulate_allreduce_grads_in_fp32)
+        return max(stated or 4, width)
     if stated is None or not trains_base or sharding in ZERO:
         return width
-    return max(stated, width) if sharding == "distributed_optimizer" or stated > width else width
+    return max(stated, width)
 
 
 def _master(card: Training, sharding: str, width: int, compute: int) -> bool:

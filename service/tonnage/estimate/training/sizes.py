@@ -145,7 +145,8 @@ def _stated(job: Settings, model: Model) -> int | None:
 
 
 def _gradients(job: Settings, group: Trainable) -> int:
-    width = job.gradient_bytes if job.trains_base else group.element_bytes
+    whole = job.trains_base or job.sharding == "distributed_optimizer"
+    width = job.gradient_bytes if whole else group.element_bytes
     return gradients.accumulated(parameters=group.parameters, element_bytes=width)
 
 
