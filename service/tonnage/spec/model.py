@@ -213,7 +213,7 @@ class ClassCode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     causal_mask_buffer: bool = False
     """A mask of all positions is a buffer (GPT-BigCode)."""
     dense_score_head: bool = False
-    """The classification head is a dense layer and one over the labels, both of them PEFT's modules to save (RoBERTa, DistilBERT)."""
+    """The classification head is a dense layer and one over the labels, both PEFT's modules to save (RoBERTa, DistilBERT)."""
     own_code: bool = False
     """The checkpoint brings its classes (Qwen-1)."""
     lora_targets: tuple[str, ...] = ("q_proj", "v_proj")

@@ -341,3 +341,33 @@ def test_a_peak_above_the_card_that_is_met_says_why(length, above):
     assert "met" == found.verdict
     assert above == (found.peak.device.high > found.capacity.usable_bytes)
     assert above == any("gives unused blocks back" in r.reason for r in found.reasons)
+
+
+QUANTIZED = {
+    "framework": "axolotl",
+    "method": "qlora",
+    "lora": {"rank": 8},
+    "cross_entropy": "fused_linear",
+    "gradient_checkpointing": "full",
+}
+
+
+@pytest.mark.parametrize("weights", ["bnb-nf4-dq", "bnb-int8"])
+def test_experts_of_one_tensor_stay_in_16_bit_until_axolotl_quantizes_them(weights):
+    linears, plain, packed = (
+        item(answer(MIXTURE, weights=weights, framework_version=version, **QUANTIZED), "weights")
+        for version in ("0.13.0", "0.14.0", "0.15.0")
+    )
+
+    assert linears == packed
+    assert plain > linears * 1.4
+
+
+def test_a_stack_of_experts_is_dequantized_whole_and_kept_for_backward():
+    alone, whole = (
+        item(answer(MIXTURE, weights="bnb-nf4-dq", framework_version=version, **QUANTIZED), "dequantization")
+        for version in ("0.13.0", "0.15.0")
+    )
+    stacks = 128 * 3 * 768 * 2048 * 2
+
+    assert whole - alone > 0.9 * stacks

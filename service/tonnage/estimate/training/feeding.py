@@ -78,7 +78,7 @@ class FeedForward(Linears):
         return op.multiply(tape, op.shift(tape, up), glu)
 
     def _grouped(self, x: Tensor, role: str, elements: int, out: int) -> Tensor:
-        """One product for all experts; a quantized stack is dequantized whole."""
+        """One product for all experts; a quantized stack is dequantized whole and kept for backward, a linear alone and freed."""
         recipe, tape = self.recipe, self.tape
         if not recipe.adapted.isdisjoint((role, *_FUSED_EXPERTS.get(role, ()))):
             experts, chosen = (moe.num_experts, moe.num_experts_per_tok) if (moe := self.layer.moe) else (1, 1)
@@ -86,8 +86,12 @@ class FeedForward(Linears):
         if not recipe.four_bit or recipe.plain_experts:
             return op.grouped(tape, x, self.weight(role, elements), per_token(out))
         x = op.cast(tape, x, recipe.compute_bytes)
+        if recipe.stacked_experts:
+            return op.product(tape, x, op.matrix(tape, elements, recipe.compute_bytes), per_token(out))
+        moe = self.layer.moe
+        one = elements // (moe.num_experts if moe else 1) // (2 if role in _FUSED_EXPERTS else 1)
         return op.dequantized(
-            tape, x, per_token(out), elements=elements, scales=0, keeps_input=recipe.keeps_inputs, copies=1
+            tape, x, per_token(out), elements=one, scales=0, keeps_input=recipe.keeps_inputs, copies=1
         )
 
     def _shared(self, x: Tensor, moe: Moe) -> Tensor:

@@ -21,6 +21,8 @@ class Recipe(Struct, frozen=True, kw_only=True):
     quantized_head: bool = False
     plain_experts: bool = False
     """Stacked experts are not quantized with the linears."""
+    stacked_experts: bool = False
+    """Quantized experts are one tensor, which a parametrization dequantizes as an ordinary one."""
     compute_bytes: int = 2
     """Width that 4-bit linears compute in. [bytes]"""
     four_bit_copies: int = 1

@@ -45,6 +45,7 @@ def recipe_of(settings: Settings, model: Model, form: WeightFormat, objective: O
         four_bit=quantized,
         quantized_head=form.quantizes_lm_head,
         plain_experts=form.plain_experts,
+        stacked_experts=quantized and not settings.libraries.experts_are_linears,
         compute_bytes=settings.compute_bytes,
         four_bit_copies=settings.release.four_bit_copies,
         keeps_inputs=quantized and (settings.libraries.keeps_four_bit_inputs or form.id == "bnb-int8"),

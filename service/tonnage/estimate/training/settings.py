@@ -341,7 +341,7 @@ def _gradient_bytes(card: Training, weight: int, trains_base: bool, adapter: int
     width = weight if trains_base else adapter
     stated = _width(card.gradient_dtype)
     if sharding == "distributed_optimizer":
-        # reduced in fp32 unless told otherwise, adapters' too: Megatron-LM megatron/training/arguments.py (accumulate_allreduce_grads_in_fp32)
+        # in fp32 unless told otherwise, adapters' too: Megatron-LM training/arguments.py (accumulate_allreduce_grads_in_fp32)
         return max(stated or 4, width)
     if stated is None or not trains_base or sharding in ZERO:
         return width

@@ -89,8 +89,10 @@ def loaded_format(workload: Workload, settings: Settings) -> tuple[WeightFormat,
             form = workload.formats.get("bnb-nf4-dq", form)
         if release.code == "litgpt":
             form = _with_head(form)
-        if not (settings.libraries.experts_are_linears or release.quantizes_stacked_experts):
-            form = _with_plain_experts(form)
+    if form.family == "bitsandbytes" and not (
+        settings.libraries.experts_are_linears or release.quantizes_stacked_experts
+    ):
+        form = _with_plain_experts(form)
     wide = upcasts(settings, form) and not (release.four_bit_casts and settings.compute_bytes < 4)
     return form, "fp32" if wide else "bf16"
 
