@@ -122,7 +122,7 @@ class Found(Struct, eq=False, gc=False):
     def excluded_by(self) -> Judged | None:
         """First requirement that excludes it; the layout's come first."""
         if not self._parts:
-            judged = self.judge.of_layout(self.technical)[0]
+            judged = self.judge.of_layout(self.technical)
             first = next((j for j in judged if j.status == EXCLUDED), None)
             if first is not None:
                 return first
@@ -146,9 +146,9 @@ class Judge:
         """
         self.need = need
         self.evidence = _by_requirement(need.request.evidence)
-        self._of_layout: dict[int, tuple[Technical, tuple[Judged, ...], int]] = {}
+        self._of_layout: dict[int, tuple[Technical, int]] = {}
         """By identity of the layout, which is kept alive beside it."""
-        self._of_gpu: dict[tuple[Gpu, WeightFormat], tuple[Judged, ...]] = {}
+        self._of_gpu: dict[tuple[Gpu, WeightFormat], tuple[tuple[Judged, ...], int]] = {}
 
     def found(self, ordered: Ordered, technical: Technical) -> Found:
         """
@@ -166,7 +166,7 @@ class Judge:
             return Found(ordered.order, ordered, technical, self, max(j.status for part in parts for j in part), parts)
         if technical.excluded:
             return Found(ordered.order, ordered, technical, self, EXCLUDED)
-        status = self.of_layout(technical)[1]
+        status = self.layout_status(technical)
         if status != EXCLUDED:
             status = max(status, ordered.status, ordered.both(technical))
         return Found(ordered.order, ordered, technical, self, status)
@@ -184,7 +184,7 @@ class Judge:
         """
         if self.evidence:
             return MET
-        of_gpu = max([j.status for j in self._gpu(ordered.order.gpu, weight_format)])
+        of_gpu = self._gpu(ordered.order.gpu, weight_format)[1]
         alone = ordered.status
         network = CONFIRM if self.need.fixed_layout is None and hosts.unnamed_network(ordered.order) else MET
         return max(of_gpu, alone, network)
@@ -193,7 +193,7 @@ class Judge:
         """Every requirement of a layout on an order, with what the caller knows."""
         order = ordered.order
         parts = (
-            self.of_layout(technical)[0],
+            self.of_layout(technical),
             requirements.of_both(technical, order, self.need),
             ordered.judged,
         )
@@ -201,22 +201,26 @@ class Judge:
             return parts
         return tuple(tuple(self._with_evidence(j, order, technical) for j in part) for part in parts)
 
-    def of_layout(self, technical: Technical) -> tuple[tuple[Judged, ...], int]:
-        """Requirements of a layout on a GPU, and the worst of them."""
+    def of_layout(self, technical: Technical) -> tuple[Judged, ...]:
+        """Requirements of a layout on a GPU, and of the GPU."""
+        of_gpu = self._gpu(technical.gpu, technical.variant.weight_format)[0]
+        return (*requirements.of_layout(technical, self.need), *of_gpu)
+
+    def layout_status(self, technical: Technical) -> int:
+        """Worst of `of_layout`, worked out once for a layout."""
         held = self._of_layout.get(id(technical))
         if held is None:
-            judged = (
-                *requirements.of_layout(technical, self.need),
-                *self._gpu(technical.gpu, technical.variant.weight_format),
-            )
-            held = self._of_layout[id(technical)] = (technical, judged, max([j.status for j in judged]))
-        return held[1], held[2]
+            of_gpu = self._gpu(technical.gpu, technical.variant.weight_format)[1]
+            status = max(requirements.layout_status(technical, self.need), of_gpu)
+            held = self._of_layout[id(technical)] = (technical, status)
+        return held[1]
 
-    def _gpu(self, gpu: Gpu, weight_format: WeightFormat) -> tuple[Judged, ...]:
+    def _gpu(self, gpu: Gpu, weight_format: WeightFormat) -> tuple[tuple[Judged, ...], int]:
         key = (gpu, weight_format)
         held = self._of_gpu.get(key)
         if held is None:
-            held = self._of_gpu[key] = requirements.of_gpu(gpu, weight_format, self.need)
+            judged = requirements.of_gpu(gpu, weight_format, self.need)
+            held = self._of_gpu[key] = (judged, max([j.status for j in judged]))
         return held
 
     def _with_evidence(self, judged: Judged, order: Order, technical: Technical) -> Judged:

@@ -13,35 +13,41 @@ from tonnage.spec.facts import Gpu, WeightFormat
 from tonnage.spec.report import Amount
 from tonnage.units import format_size
 
+_DOUBTFUL = frozenset({"estimated", "recalled"})
 _COMFORT = 0.95
 """Part of an unconfirmed capacity that is still taken as established. [fraction]"""
 
 
 def memory(technical: Technical, need: Need) -> Judged:
     """Required memory of the worst GPU against what that GPU holds, with the caller's headroom."""
-    required, usable = technical.required, technical.gpu.memory_usable_bytes
-    if technical.bound is not None:
-        bound = technical.bound
-        words = "{} of weights alone, of {} usable on each GPU"
-        return Judged(
-            "memory",
-            EXCLUDED,
-            lambda: words.format(format_size(bound), format_size(usable)),
-            technical.gpu.memory_source,
-        )
-    if required is None:
+    required, usable, bound = technical.required, technical.gpu.memory_usable_bytes, technical.bound
+    say: Callable[[], str]
+    if bound is not None:
+        say = lambda: f"{format_size(bound)} of weights alone, of {format_size(usable)} usable on each GPU"  # noqa: E731
+    elif required is None:
         return Judged("memory", CONFIRM, lambda: "not judged: no layout runs on these GPUs")
-    doubtful = technical.gpu.usable_confidence in {"estimated", "recalled"} and required.high > usable * _COMFORT
-    if technical.verdict == MET and doubtful:
-        return Judged(
-            "memory", CONFIRM, lambda: f"{_band(required)} of {format_size(usable)}, a capacity nobody has confirmed"
-        )
-    return Judged(
-        "memory",
-        technical.verdict,
-        lambda: _memory_words(technical, required, usable, need.spare),
-        technical.gpu.memory_source,
-    )
+    elif technical.verdict == MET and _unconfirmed(technical, required):
+        words = f"{_band(required)} of {format_size(usable)}, a capacity nobody has confirmed"
+        return Judged("memory", CONFIRM, lambda: words)
+    else:
+        say = lambda: _memory_words(technical, required, usable, need.spare)  # noqa: E731
+    return Judged("memory", memory_status(technical), say, technical.gpu.memory_source)
+
+
+def memory_status(technical: Technical) -> int:
+    """Status of `memory`, without its words."""
+    required = technical.required
+    if technical.bound is not None:
+        return EXCLUDED
+    if required is None or (technical.verdict == MET and _unconfirmed(technical, required)):
+        return CONFIRM
+    return technical.verdict
+
+
+def _unconfirmed(technical: Technical, required: Amount) -> bool:
+    """Whether what is required comes close to a capacity that nobody has confirmed."""
+    gpu = technical.gpu
+    return gpu.usable_confidence in _DOUBTFUL and required.high > gpu.memory_usable_bytes * _COMFORT
 
 
 def _memory_words(technical: Technical, required: Amount, usable: int, spare: float) -> str:
@@ -70,6 +76,13 @@ def placement(technical: Technical, need: Need) -> Judged:
     used, there = technical.used, technical.gpus
     idle = f", {there - used} of {there} GPUs idle" if used < there else ""
     return Judged("placement", MET, lambda: f"one GPU{idle}" if used == 1 else f"heads, layers and groups divide{idle}")
+
+
+def placement_status(technical: Technical, need: Need) -> int:
+    """Status of `placement`, without its words."""
+    if technical.refusal is not None or need.fixed_layout is not None:
+        return placement(technical, need).status
+    return CONFIRM if technical.layout_status == CONFIRM else MET
 
 
 def _stated_layout(layout: Placement, need: Need) -> Judged | None:

@@ -1,6 +1,7 @@
 """Orders: packages of the catalogue and of the request, by how many hosts, with the GPU as that package exposes it."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -48,23 +49,35 @@ def in_scope(catalog: Catalog, need: Need) -> tuple[list[tuple[Package, Gpu]], i
     offer = need.request.offer
     inline = [_inline(catalog, sku, n) for n, sku in enumerate(offer.inline)]
     replaced = {p.id for p in inline}
-    listed = [pair for pair in _listed(catalog) if pair[0].id not in replaced] if offer.catalog else []
-    _known([p for p, _ in listed], inline, offer)
+    listed = [one for one in _listed(catalog) if one.package.id not in replaced] if offer.catalog else []
+    _known([one.package for one in listed], inline, offer)
     gpus = _wanted_gpus(catalog, need)
     skus = None if offer.skus is None else set(offer.skus)
-    named = [*listed, *((p, find_gpu(catalog, p.gpu)[0]) for p in inline)]
-    wanted = [(p, gpu) for p, gpu in named if (skus is None or p.id in skus) and (gpus is None or gpu.id in gpus)]
+    named = [*listed, *(_Listed.of(p, find_gpu(catalog, p.gpu)[0]) for p in inline)]
+    wanted = [one for one in named if (skus is None or one.package.id in skus) and (gpus is None or one.gpu.id in gpus)]
     apart = need.kinds_apart
-    orderable = [(p, gpu) for p, gpu in wanted if not p.offers or not {o.kind for o in p.offers} <= apart]
-    return sorted(orderable, key=lambda pair: pair[0].id), len(wanted) - len(orderable)
+    orderable = [(one.package, one.gpu) for one in wanted if not one.kinds or not one.kinds <= apart]
+    return (sorted(orderable, key=lambda pair: pair[0].id) if inline else orderable), len(wanted) - len(orderable)
 
 
-def _listed(catalog: Catalog) -> tuple[tuple[Package, Gpu], ...]:
-    """The catalogue's packages, each with its GPU as it exposes it; looked up once in a catalogue."""
-    kept: tuple[tuple[Package, Gpu], ...] | None = catalog.resolved.get("packages")
+class _Listed(NamedTuple):
+    """A package, its GPU as it exposes it, and the kinds of its offers."""
+
+    package: Package
+    gpu: Gpu
+    kinds: frozenset[str]
+
+    @classmethod
+    def of(cls, package: Package, gpu: Gpu) -> "_Listed":
+        return cls(package, gpu, frozenset(o.kind for o in package.offers))
+
+
+def _listed(catalog: Catalog) -> tuple[_Listed, ...]:
+    """The catalogue's packages in order of id; looked up once in a catalogue."""
+    kept: tuple[_Listed, ...] | None = catalog.resolved.get("packages")
     if kept is None:
-        pairs = tuple((p, exposed(p, find_gpu(catalog, p.gpu)[0])) for p in catalog.packages)
-        kept = catalog.remember("packages", pairs)
+        found = (_Listed.of(p, exposed(p, find_gpu(catalog, p.gpu)[0])) for p in catalog.packages)
+        kept = catalog.remember("packages", tuple(sorted(found, key=lambda one: one.package.id)))
     return kept
 
 

@@ -19,6 +19,11 @@ def of_layout(technical: Technical, need: Need) -> tuple[Judged, ...]:
     return hardware.memory(technical, need), hardware.placement(technical, need)
 
 
+def layout_status(technical: Technical, need: Need) -> int:
+    """Worst of `of_layout`, without its words."""
+    return max(hardware.memory_status(technical), hardware.placement_status(technical, need))
+
+
 def of_gpu(gpu: Gpu, weight_format: WeightFormat, need: Need) -> tuple[Judged, ...]:
     """Requirements of a GPU and a format, whatever the layout and the order."""
     found = (
