@@ -6,7 +6,9 @@ numbers: a few jobs (model, format, engine, GPU, layout) are known, each card is
 batch size or rank, as a scheduler asks. Of several rounds over the same cards, with everything forgotten in between, each
 card counts with its fastest: the machine may be busy.
 
-    python benchmarks/estimate.py [--cards 100] [--rounds 7] [--only REGEX] [--json FILE]
+`/fit` is asked of the catalogue as it is and of one with every package 4 and 16 times over: what a further package costs.
+
+    python benchmarks/estimate.py [--cards 100] [--rounds 7] [--only REGEX, "fit" and "growth" among them] [--json FILE]
 """
 
 import argparse
@@ -28,9 +30,11 @@ sys.path.insert(0, str(ROOT))
 
 import msgspec  # noqa: E402
 from benchmarks import streams  # noqa: E402
+from msgspec.structs import replace  # noqa: E402
 
 from tonnage import evidence, fit  # noqa: E402
-from tonnage.catalog import load_catalog, resolve  # noqa: E402
+from tonnage.catalog import Catalog, load_catalog, resolve  # noqa: E402
+from tonnage.catalog.lookup import Index, model_fold  # noqa: E402
 from tonnage.estimate.assemble import account_of, assemble  # noqa: E402
 from tonnage.estimate.support import support_findings  # noqa: E402
 from tonnage.kept import forget, settle  # noqa: E402
@@ -158,6 +162,45 @@ def measure_fit(rounds: int) -> tuple[float, float]:
     return sorted(new)[len(new) // 2], sorted(again)[len(again) // 2]
 
 
+MULTIPLES = (1, 4, 16)
+
+
+def more_packages(times: int) -> Catalog:
+    """The catalogue with each package so many times over, under names of their own: other offers of the same machines."""
+    packages = [replace(p, id=f"{p.id}#{n}") for n in range(times) for p in CATALOG.packages]
+    fields = {
+        name: getattr(CATALOG, name) for name in Catalog.__dataclass_fields__ if name not in {"resolved", "named"}
+    }
+    index = Index("package", packages, fold=model_fold)
+    return Catalog(**{**fields, "version": f"{CATALOG.version}x{times}", "packages": index})
+
+
+def measure_growth(rounds: int) -> list[tuple[int, float, float]]:
+    """Packages, CPU of a request never seen and of the same again, as the catalogue grows. [packages, ms, ms]"""
+    stream = streams.orders()
+    known, these = (list(islice(stream, n)) for n in (8, 5))
+    found = []
+    for times in MULTIPLES:
+        catalog = more_packages(times)
+        new, again = ([math.inf] * len(these) for _ in range(2))
+        for _ in range(rounds):
+            forget()
+            timed(partial(fit.fit, catalog), known)
+            settle()
+            for number, request in enumerate(these):
+                new[number] = min(new[number], timed(partial(fit.fit, catalog), [request]) / 1000)
+                again[number] = min(again[number], timed(partial(fit.fit, catalog), [request]) / 1000)
+        found.append((len(tuple(catalog.packages)), sorted(new)[len(new) // 2], sorted(again)[len(again) // 2]))
+    return found
+
+
+def growth_table(grown: list[tuple[int, float, float]]) -> str:
+    head = f"{'/fit, three formats':<22}{'packages':>9}{'ms new':>9}{'ms again':>10}{'us new per package':>21}"
+    return "\n".join(
+        [head] + [f"{'':<22}{n:>9}{new:>9.1f}{again:>10.1f}{new / n * 1000:>21.1f}" for n, new, again in grown]
+    )
+
+
 def table(rows: list[Row]) -> str:
     head = f"{'us per estimate':<22}{'all new':>9}{'numbers':>9}{'again':>7}"
     head += f"   numbers: {'resolve':>8}{'account':>9}{'assemble':>10}{'JSON':>8}"
@@ -189,8 +232,13 @@ def main() -> int:
     fitted = measure_fit(chosen.rounds) if re.search(chosen.only, "fit") else None
     if fitted is not None:
         print(f"\n/fit, whole catalogue, three formats: {fitted[0]:.1f} ms new, {fitted[1]:.1f} ms again (<= 25)")
+    grown = measure_growth(chosen.rounds) if re.search(chosen.only, "growth") else []
+    if grown:
+        print("\n" + growth_table(grown))
     if chosen.json:
-        chosen.json.write_text(json.dumps({"us": [asdict(r) for r in rows], "fit_ms": fitted}, indent=1) + "\n")
+        chosen.json.write_text(
+            json.dumps({"us": [asdict(r) for r in rows], "fit_ms": fitted, "growth": grown}, indent=1) + "\n"
+        )
     return 0
 
 
