@@ -218,8 +218,8 @@ def test_one_encoder_batch_holds_what_budget_and_prompts_allow(
     )
 
 
-def test_the_runtime_of_tensorrt_llm_holds_nineteen_tenths_of_an_fp32_row() -> None:
-    assert 10 * 7 * 4 * 19 // 10 == tensorrt_llm.runtime_buffers(max_batch_size=10, vocab_size=7)
+def test_slots_of_tensorrt_llm_hold_fp32_rows_over_the_vocabulary() -> None:
+    assert 10 * 7 * 4 * 19 // 10 == tensorrt_llm.slot_rows(rows=1.9, max_batch_size=10, vocab_size=7)
 
 
 @pytest.mark.parametrize(("window", "expected"), [(17, 3), (18, 4)])

@@ -64,8 +64,31 @@ def experts(
     return rows * used + hidden_rows * hidden_size + attention_width + (outputs if 2 * used < outputs else 0)
 
 
+def raw_input(*, hidden_size: int) -> int:
+    """
+    Embedded tokens and raw embeddings: newer graphs hold both as inputs, whichever a batch brings.
+
+    Args:
+        hidden_size: n_embd. [elements]
+
+    Returns:
+        Two rows of the stream. [bytes/token]
+
+    Source:
+        ggml-org/llama.cpp b11434 src/llama-graph.cpp build_inp_embd; dry runs in tests/measured/llama_cpp_buffers_b11434.json
+    """
+    return 2 * F32 * hidden_size
+
+
 def attention(
-    *, hidden_size: int, attention_width: int, score_cells: int, num_attention_heads: int, gated: bool = False
+    *,
+    hidden_size: int,
+    attention_width: int,
+    score_cells: int,
+    num_attention_heads: int,
+    gated: bool = False,
+    reused: bool = False,
+    copied: bool = False,
 ) -> int:
     """
     Live elements of attention; without flash attention the scores of every head over all cells.
@@ -75,15 +98,20 @@ def attention(
         attention_width: Heads x value head size. [elements]
         score_cells: Cells the scores span; 0 with flash attention. [cells]
         num_attention_heads: Query heads. [heads]
-        gated: A gate as wide as the output waits beside the scores (Qwen3-Next, Qwen3.5). [flag]
+        gated: A gate as wide as the output waits beside the scores, and beside copies of the cache its interleaved query and
+            gate too (Qwen3-Next, Qwen3.5). [flag]
+        reused: Newer builds put the output into the block of a residual that it fits exactly. [flag]
+        copied: Flash attention reads f16 copies of a quantized cache, which stand in the buffer. [flag]
 
     Returns:
         Width of the stage. [elements/token]
 
     Source:
-        ggml-org/llama.cpp@0c1e57098 src/llama-graph.cpp build_attn_mha
+        ggml-org/llama.cpp@0c1e57098 src/llama-graph.cpp build_attn_mha; dry runs in tests/measured/llama_cpp_buffers_b11434.json
     """
-    rows = 3 if gated and score_cells else 2
+    rows = (3 if score_cells else 5 if copied else 2) if gated else 2
+    if reused and attention_width == hidden_size:
+        rows -= 1
     return 2 * hidden_size + rows * attention_width + num_attention_heads * score_cells
 
 
@@ -94,6 +122,7 @@ def latent_attention(
     query_head_dim: int,
     latent_dim: int,
     score_cells: int,
+    hidden_rows: int = 3,
 ) -> int:
     """
     Live elements of multi-head latent attention: queries before and after absorption, and the latent output.
@@ -104,6 +133,7 @@ def latent_attention(
         query_head_dim: nope + rope. [elements]
         latent_dim: kv_lora_rank + rope. [elements]
         score_cells: Cells the scores span; 0 with flash attention. [cells]
+        hidden_rows: Rows of the stream; 2 where the input has blocks of its own. [unitless]
 
     Returns:
         Width of the stage. [elements/token]
@@ -111,7 +141,7 @@ def latent_attention(
     Source:
         ggml-org/llama.cpp@0c1e57098 src/models/deepseek2.cpp build_arch_graph
     """
-    return 3 * hidden_size + num_attention_heads * (query_head_dim + 2 * latent_dim + score_cells)
+    return hidden_rows * hidden_size + num_attention_heads * (query_head_dim + 2 * latent_dim + score_cells)
 
 
 def selective_scan(*, projected_width: int, conv_channels: int, inner_size: int) -> int:
@@ -263,7 +293,9 @@ def output_buffer(*, slots: int, vocab_size: int, hidden_size: int = 0) -> int:
     return F32 * slots * (vocab_size + hidden_size)
 
 
-def pipeline_copies(*, tokens: int, input_bytes: int, hidden_size: int, first: bool, copies: int = 4) -> int:
+def pipeline_copies(
+    *, tokens: int, input_bytes: int, hidden_size: int, first: bool, raw_input: bool = False, copies: int = 4
+) -> int:
     """
     Copies that the scheduler keeps to overlap devices: of masks and indices, and of what arrives from elsewhere.
 
@@ -272,6 +304,7 @@ def pipeline_copies(*, tokens: int, input_bytes: int, hidden_size: int, first: b
         input_bytes: Masks and indices of one token, one copy being in the buffer already. [bytes/token]
         hidden_size: n_embd. [elements]
         first: The first device receives embedded tokens; later ones the residual and the layer's input. [flag]
+        raw_input: Newer graphs bring two rows of raw input to the first device, copied likewise, and keep one more. [flag]
         copies: GGML_SCHED_MAX_COPIES. [unitless]
 
     Returns:
@@ -281,5 +314,7 @@ def pipeline_copies(*, tokens: int, input_bytes: int, hidden_size: int, first: b
         ggml-org/llama.cpp@0c1e57098 ggml/src/ggml-backend.cpp ggml_backend_sched_split_graph; dry runs on three devices in
         tests/measured/llama_cpp_buffers.json
     """
-    arriving = 1 if first else 2
-    return tokens * ((copies - 1) * input_bytes + copies * arriving * F32 * hidden_size)
+    rows = copies * (1 if first else 2)
+    if first and raw_input:
+        rows += 2 * copies + 1
+    return tokens * ((copies - 1) * input_bytes + rows * F32 * hidden_size)

@@ -150,3 +150,48 @@ def test_a_projector_that_nobody_asked_for_is_named_among_the_unknowns():
     assert 1 == len(unknown(max_model_len=8_192))
     assert [] == unknown(max_model_len=8_192, multimodal={"images_per_prompt": 1})
     assert [] == unknown(max_model_len=8_192, multimodal={"language_model_only": True})
+
+
+QUANTIZED = {
+    "kv_cache_dtype": {"k": "q8_0", "v": "q8_0"},
+    "max_model_len": 131_072,
+    "n_gpu_layers": 999,
+    "n_parallel": 1,
+}
+
+
+def test_copies_of_a_quantized_cache_moved_into_the_compute_buffer():
+    before = answer(LLAMA_8B, "gguf-q4-k-m", **CPP | {"engine_version": "b9450"}, **QUANTIZED)
+    since = answer(LLAMA_8B, "gguf-q4-k-m", **CPP | {"engine_version": "b9510"}, **QUANTIZED)
+    copies = 131_072 * 2 * 8 * 128 * 2
+
+    assert copies == size(before, "dequantization", "prefill")
+    assert 0 == size(since, "dequantization", "prefill")
+    assert size(since, "activations", "idle") > copies > size(before, "activations", "idle")
+
+
+def test_experts_on_the_host_visit_in_the_compute_buffer():
+    whole, left = (
+        answer(
+            "deepseek-ai/DeepSeek-Coder-V2-Lite-Instruct",
+            "gguf-q4-0",
+            **CPP | {"engine_version": "b10900"},
+            max_model_len=8_192,
+            n_gpu_layers=99,
+            n_parallel=1,
+            cpu_moe_layers=layers,
+        )
+        for layers in (0, 13)
+    )
+    tensor = 64 * 2_048 * 1_408 * 18 // 32
+
+    assert size(left, "activations", "idle") > tensor > size(whole, "activations", "idle")
+
+
+def test_a_latent_cache_may_turn_out_to_be_one_of_every_head():
+    report = answer(
+        "deepseek-ai/DeepSeek-Coder-V2-Lite-Instruct", "gguf-q4-0", **CPP, max_model_len=2_048, n_gpu_layers=99
+    )
+    (cached,) = (i.bytes for i in report.gpus[0].items if i.component == "kv_cache")
+
+    assert (60, 540) == (cached.expected // MiB, cached.high // MiB)

@@ -30,7 +30,7 @@ def models():
     return {m["id"]: read_config(m["config"]) for m in RECORDED}
 
 
-def shape(run):
+def shape(run, *, raw_input=False):
     return shape_of(
         context_tokens=run["context_tokens"],
         slots=run.get("slots", 1),
@@ -45,6 +45,8 @@ def shape(run):
         separate_f32_mask=False,
         value_indices=True,
         every_token=not run.get("server"),
+        reserves_dequantized=raw_input,
+        raw_input=raw_input,
     )
 
 
@@ -60,10 +62,10 @@ def test_caches_are_those_of_the_dry_run_to_the_mebibyte(recorded, run, models, 
     assert run["context_mib"] == (found.keys_and_values + found.recurrent) // MiB
 
 
-def compute(model, run):
+def compute(model, run, *, raw_input=False):
     return graph(
         model,
-        shape=shape(run),
+        shape=shape(run, raw_input=raw_input),
         quantized_cache="cache" in run,
         layers=(0, model.num_hidden_layers),
         with_output=True,
@@ -104,3 +106,27 @@ def test_model_buffer_and_file_are_those_of_llama_quantize(recorded, models, cat
 
     assert recorded["runs"][0]["model_mib"] == pytest.approx(on_device / MiB, rel=2e-4, abs=1)
     assert recorded["runs"][0]["host_model_mib"] == pytest.approx(parts.input / MiB, abs=1)
+
+
+NEWEST = json.loads((Path(__file__).parents[2] / "measured" / "llama_cpp_buffers_b11434.json").read_text())["runs"]
+
+
+def newest_errors(models, of):
+    found = [
+        (compute(models[run["model"]], run, raw_input=True).total / MiB, run) for run in NEWEST if of(run["model"])
+    ]
+    return {(run["model"], number): size / run["compute_mib"] - 1 for number, (size, run) in enumerate(found)}
+
+
+def test_buffers_of_a_build_of_2026_10_are_those_of_its_dry_runs(models):
+    errors = sorted(abs(e) for e in newest_errors(models, lambda model: True).values())
+
+    assert errors[len(errors) // 2] <= 0.0005
+    assert errors[int(0.9 * len(errors))] <= 0.03
+
+
+def test_plain_models_of_a_build_of_2026_10_are_exact(models):
+    plain = newest_errors(models, lambda model: not model.startswith(("deepseek", "qwen35", "qwen3-next")))
+
+    assert max(abs(e) for e in plain.values()) <= 0.03
+    assert sum(abs(e) <= 0.002 for e in plain.values()) >= 0.9 * len(plain)

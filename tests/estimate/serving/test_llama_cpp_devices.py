@@ -11,6 +11,7 @@ from tonnage.estimate.caches import plain_kv_format
 from tonnage.estimate.serving.llama_cpp_devices import devices
 from tonnage.estimate.serving.llama_cpp_settings import Settings, equal_shares
 from tonnage.estimate.serving.llama_cpp_weights import file_weights
+from tonnage.spec.engine import pick_release
 from tonnage.units import MiB
 
 BOOK = json.loads((Path(__file__).parents[2] / "measured" / "llama_cpp_buffers.json").read_text())
@@ -22,12 +23,16 @@ def catalog():
     return load_catalog()
 
 
-def laid_out(run, catalog):
+NEWEST = json.loads((Path(__file__).parents[2] / "measured" / "llama_cpp_buffers_b11434.json").read_text())
+BUILDS = {"b9420": BOOK, "b11434": NEWEST}
+
+
+def laid_out(run, catalog, build):
     model = read_config(CONFIGS[run["model"]])
     form = catalog.formats.get("gguf-f16", "")
     parts = file_weights(model, form, catalog.formats.entries, None)
     settings = Settings(
-        release=catalog.engines.get("llama.cpp", "").releases[-1],
+        release=pick_release(catalog.engines.get("llama.cpp", "").releases, build)[0],
         era_known=True,
         context_tokens=run["context_tokens"],
         context_stated=True,
@@ -50,10 +55,15 @@ def laid_out(run, catalog):
 
 
 @pytest.mark.parametrize(
-    "run", BOOK["three_devices"], ids=lambda r: f"{r['model']}-{r['n_gpu_layers']}-{r['context_tokens']}"
+    ("build", "run"),
+    [
+        pytest.param(build, run, id=f"{build}-{run['model']}-{run['n_gpu_layers']}-{run['context_tokens']}")
+        for build, book in BUILDS.items()
+        for run in book["three_devices"]
+    ],
 )
-def test_three_devices_hold_what_the_dry_run_gives_them(run, catalog):
-    found = laid_out(run, catalog)
+def test_three_devices_hold_what_the_dry_run_gives_them(build, run, catalog):
+    found = laid_out(run, catalog, build)
     whole = run["n_gpu_layers"] == 99
 
     assert run["model_mib"] == pytest.approx([d.weights / MiB for d in found], abs=1)

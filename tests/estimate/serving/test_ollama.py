@@ -73,3 +73,17 @@ def test_layers_make_room_for_the_projector():
     without = answer("google/gemma-3-12b-it", "gguf-q4-k-m", small, **OLLAMA, max_model_len=8_192, multimodal=text)
 
     assert size(with_it, "weights") < size(without, "weights")
+
+
+def test_files_of_deepseek_v2_in_the_library_cache_every_head_without_flash_attention():
+    report = answer(
+        "deepseek-ai/DeepSeek-Coder-V2-Lite-Instruct",
+        "gguf-q5-k-m",
+        engine="ollama",
+        engine_version="0.32.13",
+        max_model_len=2_048,
+        n_parallel=1,
+    )
+
+    assert 540 == size(report, "kv_cache", "idle") // MiB
+    assert not assumed(report)["serving.flash_attn"]

@@ -196,7 +196,7 @@ def _host(workload: Workload, chosen: Settings, parts: FileWeights, offloaded: i
     spread = chosen.release.prompt_cache_bytes + GiB
     return _host_of(
         model, held, weights=left.weights, cache=left.cache, disk=disk, spread=spread,
-        copies=1 if chosen.release.separate_f32_mask else 2,
+        copies=1 if chosen.release.separate_f32_mask else 4 if chosen.release.keeps_raw_input else 2,
     )  # fmt: skip
 
 

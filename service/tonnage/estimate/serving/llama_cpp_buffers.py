@@ -6,7 +6,14 @@ from msgspec import Struct
 
 from tonnage.estimate import caches
 from tonnage.estimate.identity_cache import remembered
-from tonnage.estimate.serving.llama_cpp_moments import Kinds, Manner, Moment, widest_moments
+from tonnage.estimate.serving.llama_cpp_moments import (
+    Kinds,
+    Manner,
+    Moment,
+    attention_widths,
+    expert_width,
+    widest_moments,
+)
 from tonnage.laws import llama_cpp_cache, llama_cpp_graph
 from tonnage.spec.facts import KvFormat
 from tonnage.spec.model import Attention, LayerGroup, Model
@@ -14,6 +21,8 @@ from tonnage.spec.model import Attention, LayerGroup, Model
 _F32 = 4
 _INDICES = 36
 """Positions, row numbers and output ids of one token. [bytes]"""
+_OFFLOADED_BATCH = 32
+"""Smallest batch that the CUDA backend fetches host tensors for (ggml-cuda.cu, offload_op min_batch_size). [tokens]"""
 _INDEX_KEY_BYTES = 2
 """Keys of the sparse-attention indexer are f16. [bytes]"""
 
@@ -36,6 +45,8 @@ class Shape(Struct, frozen=True, kw_only=True):
     separate_f32_mask: bool
     value_indices: bool
     every_token: bool
+    reserves_dequantized: bool = False
+    raw_input: bool = False
     cells: int
     """Cells of one stream of a full layer. [cells]"""
     streams: int
@@ -235,8 +246,12 @@ def graph(model: Model, *, shape: Shape, quantized_cache: bool, layers: tuple[in
         latent_cache=shape.latent_cache,
         reads_cache=shape.flash_attention and not quantized_cache,
         score_cells=() if shape.flash_attention else tuple([layer_cells(a, shape) for a in kinds.attentions]),
+        raw_input=shape.raw_input,
+        copies=quantized_cache and shape.flash_attention and shape.reserves_dequantized,
     )
-    moments = [_layer_stage(widest, shape, inputs) for widest in widest_moments(kinds, manner)]
+    raw = llama_cpp_graph.raw_input(hidden_size=model.hidden_size) if shape.raw_input else 0
+    moments = [_layer_stage(widest, shape, inputs + raw) for widest in widest_moments(kinds, manner)]
+    moments += _copying(kinds, manner, shape, inputs + raw)
     stage, law = max(moments, default=(0, "layer_stage"))
     rows_of_output = llama_cpp_graph.output_rows(
         tokens=shape.tokens, slots=shape.slots, draft_tokens=shape.draft_tokens, every_token=shape.every_token
@@ -244,8 +259,11 @@ def graph(model: Model, *, shape: Shape, quantized_cache: bool, layers: tuple[in
     output = 0
     if with_output:
         output = llama_cpp_graph.output_stage(
-            rows=rows_of_output, vocab_size=model.vocab_size, hidden_size=model.hidden_size
+            rows=rows_of_output,
+            vocab_size=model.vocab_size,
+            hidden_size=(2 if shape.raw_input else 1) * model.hidden_size,
         )
+        output += shape.tokens * (inputs + raw) if shape.raw_input else 0
     hidden = 2 * _F32 * shape.tokens * model.hidden_size
     if output > stage:
         logits = _F32 * rows_of_output * model.vocab_size
@@ -268,11 +286,53 @@ def _kinds(model: Model, layers: tuple[int, int]) -> Kinds:
     )
 
 
+@remembered()
+def with_visitor(found: Graph, model: Model, *, shape: Shape, layers: tuple[int, int], tensor: int) -> Graph:
+    """
+    Compute buffer of a device whose experts are on the host: a batch brings one of their tensors over at a time.
+
+    Args:
+        found: Buffer without it.
+        model: Architecture.
+        shape: Context, slots and era.
+        layers: First layer, and the one after the last.
+        tensor: Largest expert tensor. [bytes]
+
+    Returns:
+        The larger of it and a layer of experts with its visitor; batches under 32 tokens bring none.
+    """
+    if shape.tokens < _OFFLOADED_BATCH:
+        return found
+    kinds = _kinds(model, layers)
+    widths = [expert_width(layer, model.hidden_size) for layer in kinds.layers]
+    raw = llama_cpp_graph.raw_input(hidden_size=model.hidden_size) if shape.raw_input else 0
+    size = llama_cpp_graph.layer_stage(
+        tokens=shape.tokens,
+        input_bytes=_input_bytes(kinds, shape) + raw,
+        elements=max(widths, default=0),
+        state_bytes=tensor,
+    )
+    if size <= found.total:
+        return found
+    return Graph(size, 0, found.inputs, "layer_stage", found.plain, found.hidden)
+
+
 def _layer_stage(widest: Moment, shape: Shape, inputs: int) -> tuple[int, str]:
     size = llama_cpp_graph.layer_stage(
         tokens=shape.tokens, input_bytes=inputs, elements=widest.elements, state_bytes=widest.state_bytes
     )
     return size, widest.law
+
+
+def _copying(kinds: Kinds, manner: Manner, shape: Shape, inputs: int) -> list[tuple[int, str]]:
+    """Stages in which a quantized cache stands as f16 beside its attention, where the buffer has room for that."""
+    if not manner.copies:
+        return []
+    found = []
+    for attention, elements in zip(kinds.attentions, attention_widths(kinds, manner), strict=True):
+        size = _staging(attention, layer_cells(attention, shape) * shape.streams)
+        found.append(_layer_stage(Moment(elements, size, "attention"), shape, inputs))
+    return found
 
 
 def _plain(attention: Attention | None) -> bool:
@@ -288,8 +348,9 @@ def _input_bytes(kinds: Kinds, shape: Shape) -> int:
             flash_attention=shape.flash_attention,
             separate_f32=shape.separate_f32_mask,
         )
-        if not shape.flash_attention and shape.value_indices and attention.kind != "mla":
+        if not shape.flash_attention and shape.value_indices and not (attention.kind == "mla" and shape.latent_cache):
+            heads = attention.num_attention_heads if attention.kind == "mla" else attention.num_key_value_heads
             total += llama_cpp_graph.transposed_value_indices(
-                num_key_value_heads=attention.num_key_value_heads, value_head_dim=attention.v_head_dim
+                num_key_value_heads=heads, value_head_dim=attention.v_head_dim
             )
     return total

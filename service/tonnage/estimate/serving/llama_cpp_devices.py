@@ -12,6 +12,7 @@ from tonnage.estimate.serving.llama_cpp_buffers import (
     graph,
     shape_of,
     was_cached_expanded,
+    with_visitor,
 )
 from tonnage.estimate.serving.llama_cpp_settings import Settings
 from tonnage.estimate.serving.llama_cpp_weights import FileWeights
@@ -48,13 +49,14 @@ class Host(Struct, frozen=True, kw_only=True):
     cache: int
 
 
-def shape(chosen: Settings, *, oldest: bool = False) -> Shape:
+def shape(chosen: Settings, *, oldest: bool = False, raw_input: bool = False) -> Shape:
     """
     Buffers' shape under the settings.
 
     Args:
         chosen: Settings.
         oldest: As the oldest builds have it, for cards that do not state one.
+        raw_input: On the one device that the graph begins on.
 
     Returns:
         Shape.
@@ -69,11 +71,13 @@ def shape(chosen: Settings, *, oldest: bool = False) -> Shape:
         flash_attention=chosen.flash_attention,
         swa_full=chosen.swa_full,
         draft_tokens=chosen.draft_tokens,
-        latent_cache=release.latent_cache and not oldest,
+        latent_cache=release.latent_cache and not oldest and not chosen.expanded_file,
         sliding_cache=release.sliding_cache,
         separate_f32_mask=release.separate_f32_mask or oldest,
         value_indices=release.transposed_value_indices,
         every_token=chosen.all_outputs or oldest,
+        reserves_dequantized=chosen.reserves_dequantized,
+        raw_input=raw_input and release.keeps_raw_input and chosen.era_known,
     )
 
 
@@ -121,7 +125,7 @@ def devices(model: Model, parts: FileWeights, chosen: Settings, offloaded: int) 
     count = len(parts.layers)
     held = ranges(count, offloaded, chosen.shares)
     overlapped = len(held) > 1 and offloaded > count and not chosen.cpu_moe_layers and not chosen.kv_on_host
-    now = shape(chosen)
+    now = shape(chosen, raw_input=len(held) == 1 and held[0][0] == 0)
     # Not every caller knows the build: older ones need more, and a plan must hold for them.
     oldest = now if chosen.era_known else shape(chosen, oldest=True)
     of_card = _OfCard(model, parts, chosen, now, oldest)
@@ -148,13 +152,16 @@ def _device(of_card: _OfCard, index: int, part: tuple[int, int, bool], *, overla
     weights = parts.before[last] - parts.before[first] - experts + (parts.output if output else 0)
     caches = Cache(0, 0, 0) if chosen.kv_on_host else cache(model, k=k, v=v, shape=now, layers=(first, last))
     buffers = graph(model, shape=now, quantized_cache=quantized, layers=(first, last), with_output=output)
+    visiting = parts.largest_expert_tensor if on_host else 0
+    if visiting:
+        buffers = with_visitor(buffers, model, shape=now, layers=(first, last), tensor=visiting)
     cache_most, least = caches.keys_and_values, buffers.total
     if not chosen.era_known:
         older = graph(model, shape=oldest, quantized_cache=quantized, layers=(first, last), with_output=output)
         buffers = max(buffers, older, key=lambda g: g.total)
-        if not chosen.kv_on_host and was_cached_expanded(model):
-            expanded = cache(model, k=k, v=v, shape=oldest, layers=(first, last)) if now.latent_cache else caches
-            cache_most = max(cache_most, expanded.keys_and_values)
+    if now.latent_cache and not chosen.kv_on_host and was_cached_expanded(model):
+        every_head = oldest if not oldest.latent_cache else shape(chosen, oldest=True)
+        cache_most = max(cache_most, cache(model, k=k, v=v, shape=every_head, layers=(first, last)).keys_and_values)
     old = not chosen.era_known or chosen.release.separate_f32_mask
     pipeline = 0
     if overlapped:
@@ -163,6 +170,7 @@ def _device(of_card: _OfCard, index: int, part: tuple[int, int, bool], *, overla
             input_bytes=buffers.inputs // now.tokens,
             hidden_size=model.hidden_size,
             first=index == 0,
+            raw_input=chosen.release.keeps_raw_input and chosen.era_known,
         )
     return Device(
         index=index,

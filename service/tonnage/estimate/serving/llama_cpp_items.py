@@ -104,7 +104,7 @@ def run_time(device: Device, chosen: Settings, parts: FileWeights) -> tuple[Memo
     """What grows while requests run and no log line shows."""
     items = []
     staging = device.cache.staging
-    if staging:
+    if staging and not chosen.reserves_dequantized:
         amount = Amount(0, staging, staging + staging // 10)
         law = "laws.llama_cpp_cache.dequantized_staging"
         source = "ggml-org/llama.cpp PR 23861 (idle 7981, peak 8275 MiB)"

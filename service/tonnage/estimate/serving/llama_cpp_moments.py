@@ -37,6 +37,10 @@ class Manner(NamedTuple):
     """Attention reads its cache as it is stored."""
     score_cells: tuple[int, ...]
     """Cells of every attention whose scores are written out; none with flash attention. [cells]"""
+    raw_input: bool = False
+    """Graphs keep a raw input, into whose blocks attention outputs fit."""
+    copies: bool = False
+    """A quantized cache is copied to f16 inside the buffer."""
 
 
 class Moment(Struct, frozen=True):
@@ -69,16 +73,23 @@ def widest_moments(kinds: Kinds, manner: Manner) -> tuple[Moment, ...]:
     return tuple(found)
 
 
+@remembered()
+def attention_widths(kinds: Kinds, manner: Manner) -> tuple[int, ...]:
+    """Elements of every attention's moment with flash attention. [elements/token]"""
+    return tuple([_attention(attention, kinds.hidden_size, 0, manner) for attention in kinds.attentions])
+
+
 def _moments(layer: Layer, hidden: int, manner: Manner, cells: int) -> list[Moment]:
     """Moments of a layer, any of which may be its widest."""
     attention = layer.attention
     moments = [Moment(0, 0, "layer_stage")]
     if attention is not None:
-        moments.append(Moment(_attention(attention, hidden, cells, manner.latent_cache), 0, "attention"))
+        moments.append(Moment(_attention(attention, hidden, cells, manner), 0, "attention"))
     if layer.recurrent is not None:
         moments.append(_scan(layer.recurrent, manner.slots))
-    kept = _kept_attention(layer, hidden, manner.reads_cache)
-    rows = 1 if layer.recurrent is not None or (attention is not None and attention.output_gate) else 2
+    kept = 0 if manner.raw_input else _kept_attention(layer, hidden, manner.reads_cache)
+    gated = layer.recurrent is not None or (attention is not None and attention.output_gate)
+    rows = 1 if gated and not manner.raw_input else 2
     if layer.mlp is not None:
         mlp = layer.mlp
         width = llama_cpp_graph.feed_forward(
@@ -100,6 +111,18 @@ def _moments(layer: Layer, hidden: int, manner: Manner, cells: int) -> list[Mome
         )
         moments.append(Moment(width, 0, "experts"))
     return moments
+
+
+def expert_width(layer: Layer, hidden: int) -> int:
+    """Experts of a layer while one of their tensors visits from the host; nothing of attention is left by then. [elements]"""
+    if layer.moe is None:
+        return 0
+    return llama_cpp_graph.experts(
+        hidden_size=hidden,
+        experts_per_token=layer.moe.num_experts_per_tok,
+        expert_intermediate_size=layer.moe.moe_intermediate_size,
+        attention_width=0,
+    )
 
 
 def _kept_attention(layer: Layer, hidden: int, plain: bool) -> int:
@@ -126,9 +149,9 @@ def _scan(recurrent: Recurrent, slots: int) -> Moment:
     return Moment(width, slots * state, "selective_scan")
 
 
-def _attention(attention: Attention, hidden: int, score_cells: int, latent_cache: bool) -> int:
+def _attention(attention: Attention, hidden: int, score_cells: int, manner: Manner) -> int:
     heads = attention.num_attention_heads
-    if attention.kind == "mla" and latent_cache:
+    if attention.kind == "mla" and manner.latent_cache:
         rope = attention.qk_rope_head_dim or 0
         return llama_cpp_graph.latent_attention(
             hidden_size=hidden,
@@ -136,6 +159,7 @@ def _attention(attention: Attention, hidden: int, score_cells: int, latent_cache
             query_head_dim=(attention.qk_nope_head_dim or 0) + rope,
             latent_dim=(attention.kv_lora_rank or 0) + rope,
             score_cells=score_cells,
+            hidden_rows=2 if manner.raw_input else 3,
         )
     return llama_cpp_graph.attention(
         hidden_size=hidden,
@@ -143,4 +167,6 @@ def _attention(attention: Attention, hidden: int, score_cells: int, latent_cache
         score_cells=score_cells,
         num_attention_heads=heads,
         gated=attention.output_gate,
+        reused=manner.raw_input,
+        copied=manner.copies,
     )

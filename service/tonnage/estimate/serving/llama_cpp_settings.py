@@ -44,6 +44,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     every_token: bool
     """Logits (or embeddings) of every token are wanted."""
     assumptions: tuple[Assumption, ...]
+    expanded_file: bool = False
+    """The file has no absorbed matrices: latent attention caches every head."""
     projector: int = 0
     """Vision and audio towers that are loaded whatever the prompt holds. [bytes]"""
 
@@ -51,6 +53,11 @@ class Settings(Struct, frozen=True, kw_only=True):
     def padding(self) -> int:
         """Rounding of streams. [cells]"""
         return 256 if self.flash_attention else self.release.padding_without_flash
+
+    @property
+    def reserves_dequantized(self) -> bool:
+        """The f16 copy of a quantized cache is known to stand in the compute buffer; it is counted beside it otherwise."""
+        return self.release.reserves_dequantized and self.era_known
 
     @property
     def all_outputs(self) -> bool:

@@ -47,7 +47,8 @@ def settings(workload: Workload) -> Settings:
     notes: list[Assumption] = []
     parts = file_weights(model, workload.weight_format, workload.formats, workload.weight_bytes)
     per_slot = _context(workload, serving, release, notes)
-    flash = _flash(serving, release, model, notes)
+    expanded = model.model_type in release.expanded_file_models
+    flash = _flash(serving, release, model, expanded=expanded, notes=notes)
     k, v = workload.kv_formats or (plain_kv_format("fp16"), plain_kv_format("fp16"))
     placement = workload.placement
     base = Settings(
@@ -69,6 +70,7 @@ def settings(workload: Workload) -> Settings:
         draft_tokens=0,
         every_token=is_encoder(model),
         assumptions=(),
+        expanded_file=expanded,
         projector=_projector(serving, parts, notes),
     )
     slotted = _with_slots(workload, parts, base, serving, notes)
@@ -97,10 +99,11 @@ def _context(workload: Workload, serving: card.Ollama, release: Release, notes: 
     return chosen
 
 
-def _flash(serving: card.Ollama, release: Release, model: Model, notes: list[Assumption]) -> bool:
+def _flash(serving: card.Ollama, release: Release, model: Model, *, expanded: bool, notes: list[Assumption]) -> bool:
     if serving.flash_attn is not None:
         return serving.flash_attn
-    chosen = release.flash_attn or model.model_type in release.flash_attn_models
+    # No CUDA kernel has keys of 192 and values of 128 elements for every head (ggml-cuda fattn.cu): it turns itself off.
+    chosen = (release.flash_attn and not expanded) or model.model_type in release.flash_attn_models
     notes.append(Assumption("serving.flash_attn", chosen, f"default from {release.since}"))
     return chosen
 

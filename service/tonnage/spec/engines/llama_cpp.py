@@ -36,6 +36,10 @@ class LlamaCpp(Release, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Rows of logits the graph is reserved for."""
     transposed_value_indices: bool = True
     """Without flash attention values are scattered by an index per element."""
+    reserves_dequantized: bool = False
+    """The compute buffer holds the f16 copy of a quantized cache; before, the pool grew by it at run time."""
+    keeps_raw_input: bool = False
+    """Graphs hold embedded tokens and raw embeddings as inputs, whichever is used; both stay to the end."""
     traced: bool = False
     """Buffers were compared with dry runs of the build; else the band is wide."""
     prompt_cache_bytes: int = 0

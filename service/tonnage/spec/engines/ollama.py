@@ -35,6 +35,8 @@ class Ollama(LlamaCpp, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Model types that always get one slot."""
     flash_attn_models: tuple[str, ...] = ()
     """Model types with flash attention by default."""
+    expanded_file_models: tuple[str, ...] = ()
+    """Model types whose files in Ollama's library were made before latent attention was absorbed."""
     batch_tiers: tuple[BatchTier, ...] = ()
     reserve_bytes: int
     """Left free on every GPU. [bytes]"""
