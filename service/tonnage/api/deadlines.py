@@ -2,6 +2,7 @@
 Deadlines of requests, kept by one look at all of them instead of one timer each.
 
 A request pays for putting itself into a dictionary and out again; a quarter of a second of patience more is the price.
+Of many that are late together a few are ended at a time, and others have a turn before the next few.
 """
 
 import asyncio
@@ -9,6 +10,8 @@ from types import TracebackType
 from typing import Any
 
 _LOOK_SECONDS = 0.25
+_AT_ONCE = 2
+"""Requests that are ended without a turn of others in between. [unitless]"""
 
 
 class Deadline:
@@ -61,12 +64,17 @@ class Deadlines:
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         """Cancel what has had its time; stop looking once nothing runs."""
-        now = loop.time()
+        now, late = loop.time(), 0
         for deadline, task in list(self.running.items()):
             if now > deadline.until and not deadline.passed and task is not None and task.get_loop() is loop:
+                late += 1
+                if late > _AT_ONCE:
+                    break
                 deadline.passed = True
                 task.cancel()
-        if self.running:
+        if late > _AT_ONCE:
+            loop.call_soon(self._look, loop)
+        elif self.running:
             loop.call_later(self._look_seconds, self._look, loop)
         elif self._watched is loop:
             self._watched = None
