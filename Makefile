@@ -5,7 +5,7 @@ HOST ?= 127.0.0.1
 PORT ?= 8000
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check -q
 
-.PHONY: serve test dev readme bench chaos fuzz mutate openapi docs golden pictures image-test sbom checkov test-extras
+.PHONY: serve test dev readme bench chaos fuzz mutate openapi docs golden pictures image-test sbom audit checkov test-extras
 
 # ---- the service ----
 $(VENV)/run.stamp: requirements/run.txt requirements/build.txt pyproject.toml
@@ -88,6 +88,16 @@ sbom: $(VENV)/run.stamp
 	mkdir -p dist
 	$(VENV)/bin/python deploy/sbom.py > dist/sbom.cdx.json
 	$(VENV)/bin/python deploy/sbom.py --licences > dist/licences.md
+
+# known vulnerabilities of the pins, where an advisory database can be reached
+AUDIT := .cache/audit
+$(AUDIT)/stamp: requirements/audit.txt
+	$(PYTHON) -m venv $(AUDIT)
+	$(AUDIT)/bin/python -m pip --disable-pip-version-check -q install --require-hashes -r requirements/audit.txt
+	touch $@
+
+audit: $(AUDIT)/stamp
+	$(AUDIT)/bin/python deploy/audit.py $(addprefix requirements/,run.txt build.txt traces.txt)
 
 # checkov in an environment of its own (about 300 MB); TOOLS is a Python with the pins of requirements/test.txt
 CHECKOV := .cache/checkov

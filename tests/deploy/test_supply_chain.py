@@ -30,7 +30,7 @@ def installed(sbom):
     return found
 
 
-@pytest.mark.parametrize("name", ["build", "run", "test", "docs", "traces", "checkov", "extras"])
+@pytest.mark.parametrize("name", ["build", "run", "test", "docs", "traces", "checkov", "extras", "audit"])
 def test_pins_have_hashes_and_no_address(repository, name):
     text = (repository / "requirements" / f"{name}.txt").read_text()
     pins = re.split(r"(?m)^(?=[a-z0-9])", text)[1:]
@@ -38,6 +38,36 @@ def test_pins_have_hashes_and_no_address(repository, name):
     assert pins
     assert [] == [pin.split()[0] for pin in pins if "==" not in pin or "--hash=sha256:" not in pin]
     assert "://" not in text
+
+
+FAKE_PIP_AUDIT = """
+import json, sys
+print(json.dumps({answer}) if {answer} else "")
+print("it is written elsewhere", file=sys.stderr)
+"""
+KNOWN = {"name": "redis", "version": "8.1.0", "vulns": []}
+SKIPPED = {"name": "redis", "skip_reason": "not found"}
+BROKEN = KNOWN | {"vulns": [{"id": "CVE-2027-1", "fix_versions": ["8.1.1"]}]}
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "says"),
+    [
+        ({"dependencies": [KNOWN]}, 0, "pins.txt: 1 packages looked up, 0 known vulnerabilities\n"),
+        ({"dependencies": [BROKEN]}, 1, "  redis 8.1.0: CVE-2027-1, mended in 8.1.1\n"),
+        ({"dependencies": [SKIPPED, BROKEN]}, 1, "1 packages looked up, 1 known vulnerabilities, 1 are not known"),
+        ({"dependencies": [SKIPPED]}, 0, "not run: pins.txt: no advisory database answers here: it knows none of 1"),
+        (None, 0, "not run: pins.txt: no advisory database answers here: it is written elsewhere"),
+    ],
+)
+def test_vulnerabilities_fail_and_a_database_that_does_not_answer_is_said(repository, tmp_path, answer, code, says):
+    (tmp_path / "pip_audit.py").write_text(FAKE_PIP_AUDIT.replace("{answer}", repr(answer)))
+    command = [sys.executable, repository / "deploy" / "audit.py", "pins.txt"]
+    env = os.environ | {"PYTHONPATH": str(tmp_path)}
+
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+
+    assert (code, True) == (ended.returncode, says in ended.stdout), ended
 
 
 def test_an_image_with_traces_runs_the_same_otherwise(repository):
