@@ -6,6 +6,7 @@ import msgspec
 
 from tonnage.estimate.training.adapters import key_value_width
 from tonnage.estimate.training.bands import Band, Reach, may_fall_short, reach_of
+from tonnage.estimate.training.course import Course
 from tonnage.estimate.training.evaluation import open_evaluation
 from tonnage.estimate.training.host import OnHost, host_of
 from tonnage.estimate.training.losses import path_name, scored_tokens
@@ -16,7 +17,7 @@ from tonnage.estimate.training.settings import Settings
 from tonnage.estimate.training.sharding import Held
 from tonnage.estimate.training.sizes import Rank
 from tonnage.estimate.training.standing import Regime, Share, Standing, regime, standing
-from tonnage.estimate.training.step import Batch, Course, Moment, highest, moment
+from tonnage.estimate.training.step import Batch, Moment, highest, moment
 from tonnage.kept import Kept
 from tonnage.laws import optimizer as optimizer_laws
 from tonnage.laws.activations import stale_inputs
@@ -221,7 +222,7 @@ def _batch(whole: _Job, share: Share, longest: int) -> Batch:
 
 def _moments(whole: _Job, share: Share, points: Course, batch: Batch) -> tuple[Moment, ...]:
     more = _stale(whole, batch) + _prefixed(whole)
-    forward, backward = highest(points, batch, buckets=share.holds.buckets, more=more)
+    forward, backward = highest(points, batch, share.holds, further=share.in_flight - 1, more=more)
     return forward, backward, _step(whole, share.rank, share.holds)
 
 

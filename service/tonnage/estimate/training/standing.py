@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.training.bands import Band, allocated_band, cap_class
 from tonnage.estimate.training.counters import ratio
+from tonnage.estimate.training.course import Course, course_of
 from tonnage.estimate.training.findings import findings_of, open_facts
 from tonnage.estimate.training.fused import fused_profile
 from tonnage.estimate.training.items import item
@@ -24,7 +25,6 @@ from tonnage.estimate.training.settings import FSDP, Settings, settings
 from tonnage.estimate.training.sharding import Held, held, paged_share
 from tonnage.estimate.training.sizes import Rank, ranks_of
 from tonnage.estimate.training.states import causal_masks, loaded_format
-from tonnage.estimate.training.step import Course, course
 from tonnage.estimate.training.usual import encodes_only, scoring_model, usual_model
 from tonnage.kept import Kept
 from tonnage.laws.pool_regimes import Ratio
@@ -206,7 +206,7 @@ def _regime(base: Standing, job: Settings) -> Regime:
         recipe=recipe,
         band=allocated_band(job, known=model.trust != "count", generic=model.trust == "generic", routed=routed),
         ratios=(moving, moving, ratio(job, checkpointed=checkpointed, step_wins=True)),
-        courses=tuple([course(profile, share.holds, share.rank, share.in_flight) for share in base.shares]),
+        courses=tuple([course_of(profile, share.rank, share.holds.held_inputs) for share in base.shares]),
     )
 
 
