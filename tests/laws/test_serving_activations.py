@@ -100,11 +100,13 @@ def test_eight_parts_of_a_product_and_their_sum_are_alive_at_once():
     assert 15.75 == found / GiB
 
 
-def test_a_start_is_half_cold_where_it_is_not_known():
+def test_the_lookup_is_benchmarked_with_a_second_table():
     # vLLM 0.23, Qwen2.5-Coder-7B on RTX 4090: 1.1 GiB when it compiles, 0.33 from the cache
-    assert 0.72 == pytest.approx(
-        serving_activations.start_cold_or_warm(cold=int(1.1 * GiB), warm=int(0.33 * GiB)) / GiB, abs=0.01
+    found = serving_activations.embedding_benchmark(
+        vocab_rows=152_064, hidden_size=3584, tokens=2048, element_bytes=2, l2_cache_bytes=72 * MiB
     )
+
+    assert 1.1 == pytest.approx(found / GiB, abs=0.01)
 
 
 def test_the_stream_and_its_normalised_copy_come_before_the_head():

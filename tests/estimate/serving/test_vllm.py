@@ -458,7 +458,7 @@ def test_an_image_longer_than_a_request_is_profiled_whole_by_releases_with_one_e
     assert any("encoder's profile is uncertain" in f.reason for f in found.findings) is uncertain
 
 
-@pytest.mark.parametrize(("version", "tokens"), [("0.10.0", 4_096), ("0.19.0", 2_048)])
+@pytest.mark.parametrize(("version", "tokens"), [("0.10.0", 4_096), ("0.11.0", 2_048)])
 def test_old_cards_run_v1_once_v0_is_gone(version, tokens):
     found = answer({"engine_version": version, "dtype": "float16", "max_model_len": 4_096}, {"gpu": "t4"})
     assert expected(found, "profile", "activations") == (tokens + 256 + 256) * 4_096 * 2  # the batch, 256 rows twice

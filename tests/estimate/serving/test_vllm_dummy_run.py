@@ -13,7 +13,7 @@ STREAM = TOKENS * HIDDEN * WIDTH
 
 def chosen(**more):
     release = {
-        "cold_compile_bytes": 0, "reduces_out_of_place": True, "sampler": "sort", "v2_samples_with_parameters": False,
+        "benchmarks_lookup": False, "reduces_out_of_place": True, "sampler": "sort", "v2_samples_with_parameters": False,
         "v2_profiles_encoder": True,
     } | more.pop("release", {})  # fmt: skip
     usual = {
@@ -144,27 +144,29 @@ def test_an_indexer_gathers_keys_and_scales():
 # ---- the first start ----
 
 
-def cold(warm=1000, *, size=6000, kept=0, **more):
-    settings = chosen(release={"cold_compile_bytes": size}, **more)
-    return profile._cold_start(settings, SimpleNamespace(total=warm), kept)
+def cold(warm=1000, *, at=None, vision=None, **more):
+    settings = chosen(release={"benchmarks_lookup": more.pop("benchmarks", True)}, **more)
+    model = SimpleNamespace(vision=vision, vocab_size=500, hidden_size=HIDDEN)
+    return profile._cold_start(model, settings, at or rank(), SimpleNamespace(total=warm))
 
 
-def test_a_cold_start_compiles_on_small_boards_with_the_newer_engine():
-    middle = serving_activations.start_cold_or_warm(cold=6000 + 50, warm=1000)
-    (found,) = cold(kept=50)
+def test_a_cold_start_benchmarks_the_lookup_with_a_table_of_its_own():
+    (found,) = cold()
+    (half,) = cold(at=rank(ranks=2))
 
-    assert ("compile", middle - 50, 50) == (found.name, found.activations, found.vision)
+    assert ("compile", (500 + TOKENS) * HIDDEN * WIDTH + 1000, 0) == (found.name, found.activations, found.vision)
+    assert 250 * HIDDEN * WIDTH == found.activations - half.activations
 
 
 @pytest.mark.parametrize(
-    "more", [{"major": 7}, {"data_centre": True}, {"eager": True}, {"size": 0}, {"warm": 60_000}, {"warm": 6000}]
-)
+    "more",
+    [
+        {"vision": object()}, {"at": rank(first=False)}, {"eager": True}, {"legacy": True}, {"benchmarks": False},
+        {"warm": 60_000},
+    ],
+)  # fmt: skip
 def test_a_cold_start_is_no_matter_elsewhere(more):
     assert [] == cold(**more)
-
-
-def test_a_cold_start_is_a_matter_from_ampere_on():
-    assert cold(major=8)
 
 
 # ---- the sampler ----

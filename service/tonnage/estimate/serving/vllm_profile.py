@@ -107,13 +107,12 @@ def peak(model: Model, shape: RankShape, settings: Settings, rank: Rank, kernel:
     if images.peak:
         branches.append(Branch(name="encoder", activations=0, vision=images.peak))
     warm = max(branches, key=lambda b: b.total)
-    branches += _cold_start(settings, warm, images.kept)
+    branches += _cold_start(model, settings, rank, warm)
     leading = max(branches, key=lambda b: b.total)
     thin = kernel.quantized or rank.expert_parallel_size > 1
     below, above = _band(leading.name, shape, settings, thin=thin, images=images)
     if leading is not warm:
-        half = 1 - warm.total / leading.total
-        below, above = half + below, half + _COLD_SPREAD
+        below, above = 1 - warm.total / leading.total + below, _COLD_SPREAD
     if settings.sampler_optional and leading is drawn:
         others = max(b.total for b in branches if b is not drawn)
         below = max(below, _without_sort(model, settings, drawn, others, cublas + persistent))
@@ -141,19 +140,21 @@ def peak(model: Model, shape: RankShape, settings: Settings, rank: Rank, kernel:
 
 _FLASHINFER_SLACK = 0.05
 _COLD_SPREAD = 0.2
-_COLD_MAJOR = 8
-"""Seen on 8.9 and 12.0 only. [major number]"""
 
 
-def _cold_start(settings: Settings, warm: Branch, kept: int) -> list[Branch]:
-    """Compiling the layers when nothing is cached yet, as in a new container; the middle of both kinds of starts."""
-    seen = settings.major >= _COLD_MAJOR and not settings.data_centre
-    if not (seen and compiles(settings) and settings.release.cold_compile_bytes):
+def _cold_start(model: Model, settings: Settings, rank: Rank, warm: Branch) -> list[Branch]:
+    """Compiling the layers when nothing is cached yet, as in a new container; models that see images look tokens up before."""
+    lookup = rank.first and model.vision is None and settings.release.benchmarks_lookup
+    if not (lookup and compiles(settings)):
         return []
-    size = serving_activations.start_cold_or_warm(
-        cold=settings.release.cold_compile_bytes + kept, warm=warm.total
-    )  # fmt: skip
-    return [Branch(name="compile", activations=size - kept, vision=kept)] if size > warm.total else []
+    size = serving_activations.embedding_benchmark(
+        vocab_rows=ceil_div(model.vocab_size, rank.tensor_parallel_size),
+        hidden_size=model.hidden_size,
+        tokens=settings.max_num_batched_tokens,
+        element_bytes=settings.element_bytes,
+        l2_cache_bytes=settings.l2_cache_bytes,
+    )
+    return [Branch(name="compile", activations=size)] if size > warm.total else []
 
 
 def _without_sort(model: Model, settings: Settings, drawn: Branch, others: int, kept: int) -> float:
@@ -168,7 +169,7 @@ def _detail(leading: Branch, settings: Settings) -> str:
         sort = ", which sorts; less where FlashInfer is installed or asked for" if settings.sampler_optional else ""
         return f"the sampler's dummy run of {settings.rows} requests leads{sort}"
     if leading.name == "compile":
-        return "between a start that compiles inside the profile run and one that finds its compile cache"
+        return "a start that compiles inside the profile run; less where it finds its compile cache"
     if leading.name == "encoder":
         return "the vision encoder's dummy batch leads"
     return f"the forward pass of {settings.max_num_batched_tokens} tokens leads"

@@ -173,8 +173,8 @@ class Vllm(Release, frozen=True, kw_only=True, forbid_unknown_fields=True):
     v2_samples_with_parameters: bool = False
     """The V2 dummy sampler runs the fp32 pipeline too."""
     v2_profiles_encoder: bool = True
-    cold_compile_bytes: int = 0
-    """What compiling inside the profile run takes when nothing is cached yet, on cards not for data centres. [bytes]"""
+    benchmarks_lookup: bool = False
+    """Compiling inside the profile run benchmarks fused kernels, that of the token embedding with a table of its own."""
 
     cudagraph_mode: Literal["none", "decode", "piecewise", "full_and_piecewise"]
     captures_by_requests: bool = True
