@@ -1,6 +1,7 @@
 """What an engine, a framework or neither makes of a card; a card asked again answers from memory."""
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -84,21 +85,22 @@ def decisive(account: Account) -> Deciding:
     Raises:
         ValueError: It has no loads.
     """
-    claimed = account.claimed_bytes is not None
-    peaks = [(load, device_peak(load.phases, claimed)) for load in account.loads]
-    needs = [load_needs(load, peak, claimed=claimed) for load, peak in peaks]
-    claim = max([peak.device for _, peak in peaks], key=_expected) if claimed else None
-    return Deciding(max(needs, key=_expected), claim, account.findings, account.host)
+    if account.claimed_bytes is None:
+        needs = [load.needed or device_peak(load.phases, False).device for load in account.loads]
+        return Deciding(_most(needs), None, account.findings, account.host)
+    peaks = [device_peak(load.phases, True) for load in account.loads]
+    needs = [load_needs(load, peak, claimed=True) for load, peak in zip(account.loads, peaks, strict=True)]
+    return Deciding(_most(needs), _most([peak.device for peak in peaks]), account.findings, account.host)
 
 
 def highest(account: Account) -> Amount:
     """Largest device total of an account, up to the highest end of any phase. [bytes]"""
     claimed = account.claimed_bytes is not None
-    return max([device_peak(load.phases, claimed).highest for load in account.loads], key=_expected)
+    return _most([device_peak(load.phases, claimed).highest for load in account.loads])
 
 
-def _expected(amount: Amount) -> int:
-    return amount.expected
+def _most(amounts: list[Amount]) -> Amount:
+    return amounts[0] if len(amounts) == 1 else max(amounts, key=attrgetter("expected"))
 
 
 def key_of(workload: Workload) -> tuple[Any, ...]:

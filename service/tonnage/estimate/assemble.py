@@ -244,8 +244,11 @@ def _capacity_finding(what: str, amount: Amount, usable: int, status: Verdict | 
     relation = _RELATIONS[status]
     band = f"{format_size(amount.low)} to {format_size(amount.high)}"
     return Finding(
-        status=status, reason=f"{what}: {band} {relation} {format_size(usable)} usable", field="/placement/gpu"
+        status=status, reason=f"{what}: {band} {relation} {_text_of_usable(usable)} usable", field="/placement/gpu"
     )
+
+
+_text_of_usable = remembered(512)(format_size)
 
 
 def _given_back(peak: Amount) -> Finding:

@@ -1,8 +1,9 @@
 """Results of pure functions, remembered by their arguments. Facts and models hash by identity, so a key costs next to nothing."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from inspect import Parameter, signature
+from typing import Any, ParamSpec, TypeVar, get_args, get_origin
 
 from tonnage.kept import recent
 
@@ -30,7 +31,8 @@ def remembered(maximum: int = 4096) -> Callable[[Callable[P, R]], Callable[P, R]
     Cache a pure function of frozen objects and plain values.
 
     Arguments are keyed by their own hash: by value for numbers, texts and small structs, by identity for a `Model`,
-    a `WeightFormat`, a `Gpu` or a release. What has no hash (a plain dict) is keyed by identity too, at some cost.
+    a `WeightFormat`, a `Gpu` or a release. Of a function that takes a mapping, what has no hash (a plain dict) is keyed by
+    identity too, at some cost.
 
     Args:
         maximum: Results kept; those not asked for longest go first. [unitless]
@@ -41,6 +43,8 @@ def remembered(maximum: int = 4096) -> Callable[[Callable[P, R]], Callable[P, R]
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         by_hash = recent(maximum)(function)
+        if not _takes_mapping(function):
+            return by_hash
 
         @recent(maximum)
         def by_identity(*args: Any, **kwargs: Any) -> R:
@@ -58,6 +62,17 @@ def remembered(maximum: int = 4096) -> Callable[[Callable[P, R]], Callable[P, R]
         return cached
 
     return decorate
+
+
+def _takes_mapping(function: Callable[..., Any]) -> bool:
+    """Whether a parameter is a mapping, or may be anything."""
+    annotations = [parameter.annotation for parameter in signature(function).parameters.values()]
+    return any(
+        part is Parameter.empty or get_origin(part) in _MAPPINGS for a in annotations for part in (a, *get_args(a))
+    )
+
+
+_MAPPINGS = (dict, Mapping)
 
 
 def _keyed(value: Any) -> Any:
