@@ -118,6 +118,20 @@ def test_a_body_that_does_not_come_is_a_408_and_ends_the_connection(process: Pro
         b"POST /estimate HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         b"POST /estimate HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
         b"POST /estimate HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
+        b"POST /estimate HTTP/1.1\r\nHost: a\r\nContent-Length: 5, 5\r\n\r\nhello",
+        b"POST /estimate HTTP/1.1\r\nHost: a\r\nContent-Length: +5\r\n\r\nhello",
+        b"POST /estimate HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        b"POST /estimate HTTP/1.1\r\nHost: a\r\nTransfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
+        b"POST /estimate HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST /estimate HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5;a\nhello\r\n0\r\n\r\n",
+        b"POST /estimate HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n10000000000000005\r\nhello\r\n0\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: a\r\nX: b\r\n c\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: a\r\nX: a\0b\r\n\r\n",
+        b"GET /healthz HTTP/1.1\nHost: a\n\n",
+        b"GET /healthz\r\n\r\n",
+        b"CONNECT a:80 HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 100,
         b"GET /healthz HTTP/9.9\r\nHost: a\r\n\r\n",
         b"GET /healthz HTTP/1.1\r\n\r\n",
         b"GET /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
@@ -131,6 +145,18 @@ def test_what_could_be_read_in_two_ways_is_refused(patient: Process, request_byt
     assert received.startswith(b"HTTP/1.1 400 ")
     assert 1 == received.count(b"HTTP/1.1 ")
     assert 400 == json.loads(received.partition(b"\r\n\r\n")[2])["status"]
+
+
+@pytest.mark.parametrize(
+    "sent", [b"GET /healthz HTTP/1.0\r\n\r\n", b"GET http://b/healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"]
+)
+def test_an_old_request_and_one_with_a_whole_address_are_answered(patient: Process, sent: bytes) -> None:
+    with patient.connect() as connection:
+        connection.sendall(sent)
+        received = until_closed(connection)
+
+    assert received.startswith(b"HTTP/1.1 200 ")
+    assert received.endswith(b'{"status":"alive"}')
 
 
 def test_an_idle_connection_is_closed(process: Process) -> None:

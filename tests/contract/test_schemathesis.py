@@ -26,6 +26,7 @@ def test_schemathesis_finds_nothing() -> None:
             binary, "--config-file", str(Path(__file__).with_name("schemathesis.toml")),
             "run", f"{process.url}/openapi.json", "--checks", "all", "--seed", SEED, "--max-examples", EXAMPLES,
             "--continue-on-failure", "--generation-database", "none", "--no-color", "--no-shrink",
+            "--request-timeout", "300",
         ]  # fmt: skip
         result = subprocess.run(command, capture_output=True, text=True, check=False)
 

@@ -39,6 +39,8 @@ class _GuardedProtocol(HttpToolsProtocol):
         self.in_head = True
         self.head_bytes = 0
         self.hosts = 0
+        self.strange_coding = False
+        """Whether the body comes in a coding that nothing here undoes, so that another reader may see another body."""
         self.body_bytes = 0
         self.padding_bytes = 0
         """What came since the last byte of a body and is none: chunk extensions, trailers. [bytes]"""
@@ -76,11 +78,15 @@ class _GuardedProtocol(HttpToolsProtocol):
             self.hosts += 1
         elif name == b"expect" and value.lower() == b"100-continue":
             self.expect_100_continue = True
+        elif name == b"transfer-encoding":
+            self.strange_coding = value.lower() != b"chunked" or self.parser.get_http_version() != "1.1"
         self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        if self.hosts != 1 and (self.hosts or self.parser.get_http_version() == "1.1"):
+        if self.hosts != 1 and (self.hosts or self.parser.get_http_version() != "1.0"):
             self._refuse(ProblemError(BAD_REQUEST, "a request names its host exactly once"))
+        elif self.strange_coding:
+            self._refuse(ProblemError(BAD_REQUEST, "a body is sent as it is or, in HTTP/1.1, in chunks"))
         elif (
             self.head_bytes > self.settings.header_limit_bytes and self._head_size() > self.settings.header_limit_bytes
         ):
