@@ -51,3 +51,11 @@ def test_ranks_share_the_heads_but_not_the_stream():
 
     assert 100 * 2 * (64 + 4 * 64) == one
     assert 100 * 2 * (64 + 2 * 64) == two
+
+
+def test_sides_of_an_image_are_rounded_to_whole_merged_patches():
+    known = {"patch_size": 14, "spatial_merge_size": 2}
+
+    assert 64 * 64 == vision_encoder.patches(height=896, width=896, **known)
+    assert 36 * 48 == vision_encoder.patches(height=500, width=680, **known)
+    assert 4 == vision_encoder.patches(height=1, width=1, **known)

@@ -73,6 +73,8 @@ OTHER_NAMES: dict[str, Sequence[str]] = {
     "gradient_checkpointing": ("recompute_granularity", "activation_checkpointing"),
     "cross_entropy": ("use_liger_kernel",),
     "compile": ("torch_compile",),
+    "freeze_vision_tower": ("freeze_vit",),
+    "freeze_multi_modal_projector": ("freeze_aligner",),
     "per_device_eval_batch_size": ("eval_batch_size", "eval_micro_batch_size"),
     "prediction_loss_only": ("compute_metrics",),
     "merge": ("merge_and_unload",),

@@ -148,5 +148,7 @@ def _vision(whole: Fields, tower: Fields) -> Vision | None:
         tokens_per_image=whole.count("tokens_per_image"),
         output_hidden_size=whole.count("vision_output_size"),
         deepstack_levels=tower.count("deepstack_levels"),
+        unread_layers=whole.count("unread_layers"),
+        layer=next((group.layer for group in layer_groups(tower)), None),
         config=dict(tower.config),
     )

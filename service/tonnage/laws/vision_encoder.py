@@ -4,6 +4,27 @@ ROTATED_COPIES = 99
 """Tensors of one rank's heads, in tenths: q, k, v, both rotated and what rotating takes. [tenths]"""
 
 
+def patches(*, height: int, width: int, patch_size: int, spatial_merge_size: int) -> int:
+    """
+    Patches of an image whose sides are rounded to whole merged patches.
+
+    Args:
+        height: Of the image. [pixels]
+        width: Of the image. [pixels]
+        patch_size: Side of a patch. [pixels]
+        spatial_merge_size: Patches a side of one token. [unitless]
+
+    Returns:
+        Patches, at least one token's. [unitless]
+
+    Source:
+        huggingface/transformers@v5.24.0 src/transformers/models/qwen2_vl/image_processing_qwen2_vl.py smart_resize
+    """
+    factor = patch_size * spatial_merge_size
+    rows, columns = (max(1, (side + factor // 2) // factor) for side in (height, width))
+    return rows * columns * spatial_merge_size * spatial_merge_size
+
+
 def items(*, budget: int, tokens_per_item: int, max_num_seqs: int, limit: int, max_model_len: int) -> int:
     """
     Items of the largest kind that one encoder batch is profiled with.

@@ -240,6 +240,19 @@ class Offload(Struct, frozen=True, forbid_unknown_fields=True):
     """Where parameters and optimizer states go: the host, or a disk of it (DeepSpeed's ZeRO-3)."""
 
 
+class Images(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Images in the samples of a vision-language model; their tokens count as part of `sequence_length`."""
+
+    per_sample: Small = 1
+    height: Small | None = None
+    """Of an image as the tower gets it, in pixels; towers of one image size take theirs."""
+    width: Small | None = None
+    freeze_vision_tower: bool | None = None
+    """Whether the tower does not train; None: the framework's default, and always with adapters."""
+    freeze_multi_modal_projector: bool | None = None
+    """The same of what leads from the tower to the decoder (aligner, merger)."""
+
+
 class Evaluation(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Evaluation between training steps, on the same GPUs (the Hugging Face Trainer's words)."""
 
@@ -300,6 +313,8 @@ class Training(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     compile: bool | None = None
     sharding: Sharding | None = None
     offload: Offload = Offload()
+    images: Images | None = None
+    """Images of the samples; None: none, or none that are looked at."""
     evaluation: Evaluation | None = None
     """An evaluation between steps; None: there is none, or none that decides."""
     export: Export | None = None

@@ -125,6 +125,8 @@ class FrameworkRelease(Release, frozen=True, kw_only=True, forbid_unknown_fields
     """Packing puts whole samples into batches up to the length and cuts none: lengths still vary."""
     reserved_ratio: float = 0.0
     """Measured ratio of reserved to allocated of this framework's sharded runs; 0: by regime."""
+    freezes_towers: bool = False
+    """Vision towers and projectors do not train unless told to."""
     drops_autocast_under_deepspeed: bool = True
 
 

@@ -190,6 +190,10 @@ class Vision(Struct, frozen=True, kw_only=True):
     """Tokens one largest image becomes, 0 when not known. [tokens]"""
     output_hidden_size: int = 0
     deepstack_levels: int = 0
+    unread_layers: int = 0
+    """Last layers whose output nothing reads (vision_feature_layer): they run, but backward has nothing to do there."""
+    layer: Layer | None = None
+    """One of its layers."""
     config: dict[str, Any] = {}
 
 

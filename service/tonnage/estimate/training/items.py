@@ -32,6 +32,7 @@ _MOVING = (
     ("gradient_buckets", "laws.gradients.ddp_buckets", "torch DDP, DeepSpeed ZeRO"),
     ("kv_cache", "laws.kv_cache.full_attention", "transformers DynamicCache"),
     ("predictions", "laws.evaluation.joining", "transformers Trainer.evaluation_loop"),
+    ("vision_encoder", "laws.vision_encoder.patches", "tests/oracles/tower_runs.json"),
     ("optimizer_temporary", "laws.optimizer.foreach_step", "pytorch/pytorch@v2.9.0 torch/optim"),
 )
 """Component, law and source of everything that comes and goes."""
@@ -58,7 +59,7 @@ def phase_items(
 
     `least`: part of what moves that the longest batch surely reaches; `most`: what moves if it reaches the stated length. [bytes]
     """
-    amounts = moment[2:11]
+    amounts = moment[2:12]
     total, widest = resident_bytes + moment.total, amounts.index(max(amounts))
     below = max(int(band.below * total), int((1 - least) * (moment.activations + moment.logits)))
     above = max(int(band.above * total), most - moment.total)

@@ -107,6 +107,15 @@ class Settings(Struct, frozen=True, kw_only=True):
         return self.rank if self.method == "prefix-tuning" else 0
 
     @property
+    def frozen_parts(self) -> frozenset[str]:
+        """Components that do not train though the base does."""
+        images, usual = self.card.images, self.release.freezes_towers
+        tower = images.freeze_vision_tower if images is not None else None
+        projector = images.freeze_multi_modal_projector if images is not None else None
+        frozen = {"vision": usual if tower is None else tower, "projector": usual if projector is None else projector}
+        return frozenset(name for name, is_frozen in frozen.items() if is_frozen)
+
+    @property
     def offload_to_nvme(self) -> bool:
         """Whether what DeepSpeed offloads lies on a disk; the host holds buffers of its swappers."""
         return self.card.offload.device == "nvme" and self.sharding == "zero3"

@@ -69,6 +69,7 @@ def ranks_of(workload: Workload, job: Settings, models: int = 1) -> tuple[Rank, 
         base_bytes=job.weight_bytes if job.trains_base or job.weight_bytes == 4 else 2,
         adapter_bytes=job.adapter_bytes,
         unties=job.release.unties_head,
+        frozen=job.frozen_parts if workload.model.vision is not None else frozenset(),
     )
     stages = base_weights(workload, job)
     whole = _Model(workload, job, stages, trainable(workload.model, what))

@@ -18,6 +18,7 @@ from tonnage.estimate.training.sharding import Held
 from tonnage.estimate.training.sizes import Rank
 from tonnage.estimate.training.standing import Regime, Share, Standing, regime, standing
 from tonnage.estimate.training.step import Batch, Moment, highest, moment
+from tonnage.estimate.training.tower import open_images, with_tower
 from tonnage.kept import Kept
 from tonnage.laws import optimizer as optimizer_laws
 from tonnage.laws.activations import stale_inputs
@@ -103,7 +104,7 @@ def _solved(base: Standing, job: Settings, named: tuple[str, ...]) -> Solved:
         host=host_of(job, _on_host(job, model, shares)),
         trainable_parameters=shares[0].rank.trainable_parameters,
         findings=base.findings,
-        unknowns=base.unknowns + open_evaluation(job),
+        unknowns=base.unknowns + open_evaluation(job) + open_images(job, model),
     )
 
 
@@ -223,6 +224,11 @@ def _batch(whole: _Job, share: Share, longest: int) -> Batch:
 def _moments(whole: _Job, share: Share, points: Course, batch: Batch) -> tuple[Moment, ...]:
     more = _stale(whole, batch) + _prefixed(whole)
     forward, backward = highest(points, batch, share.holds, further=share.in_flight - 1, more=more)
+    if whole.settings.card.images is not None and share.rank.first:
+        forward, backward = with_tower(
+            whole.settings, whole.base.workload.model, whole.regime.recipe, (forward, backward),
+            holds=share.holds, sizes=share.rank.sizes,
+        )  # fmt: skip
     return forward, backward, _step(whole, share.rank, share.holds)
 
 

@@ -37,7 +37,6 @@ from tonnage.spec.report import Finding, MemoryItem
 from tonnage.spec.workload import Workload
 from tonnage.units import ceil_div
 
-_TOWER = "activations of the vision tower; tokens of images count as part of sequence_length"
 KEPT = 2048
 """Regimes kept in process; the oldest goes first. [unitless]"""
 
@@ -171,7 +170,7 @@ def _standing(asked: Asked) -> Standing:
             _share(workload, job, objective, rank) for rank in ranks_of(workload, job, objective.trained_models)
         ),
         findings=findings_of(workload, objective),
-        unknowns=objective.unknowns + open_facts(job) + ((_TOWER,) if workload.model.vision is not None else ()),
+        unknowns=objective.unknowns + open_facts(job),
     )
 
 

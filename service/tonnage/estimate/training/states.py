@@ -17,7 +17,7 @@ from tonnage.laws import optimizer as optimizer_laws
 from tonnage.laws.activations import causal_mask_buffer
 from tonnage.laws.optimizer import Shape
 from tonnage.spec.facts import Optimizer, WeightFormat
-from tonnage.spec.model import Model
+from tonnage.spec.model import Model, Tensor
 from tonnage.spec.workload import Workload
 
 _RULES = WeightRules()
@@ -150,6 +150,8 @@ class What(Struct, frozen=True, kw_only=True):
     adapter_bytes: int
     unties: bool
     """A tied head is a tensor of its own."""
+    frozen: frozenset[str] = frozenset()
+    """Components of the base that do not train."""
 
 
 @per_model()
@@ -165,7 +167,7 @@ def trainable(model: Model, what: What) -> tuple[Trainable, ...]:
         Groups of one width each.
     """
     if what.whole:
-        return (_whole_model(model, what.base_bytes, what.unties),)
+        return (_whole_model(model, what),)
     adapters = Trainable(tuple(_adapter_shapes(model, what.adapters, what.method, what.rank)), (), what.adapter_bytes)
     rest = tuple((model.vocab_size, model.hidden_size, 1) for role in ("embed", "head") if role in what.saved)
     scored = {"score", "pooler"} if model.code.dense_score_head else {"score"}
@@ -173,19 +175,29 @@ def trainable(model: Model, what: What) -> tuple[Trainable, ...]:
     return (adapters, Trainable((), rest, what.base_bytes)) if rest else (adapters,)
 
 
-def _whole_model(model: Model, width: int, unties: bool) -> Trainable:
+def _whole_model(model: Model, what: What) -> Trainable:
     inside: dict[Shape, int] = {}
     outside: dict[Shape, int] = {}
     for stored in stored_tensors(model, _AS_IS, None, "bf16"):
         tensor = stored.tensor
-        if not tensor.parameter:
+        if not tensor.parameter or part_of(tensor) in what.frozen:
             continue
         shape = (tensor.out_features, tensor.in_features, 0)
         into = inside if stored.place == "layers" and tensor.in_features > 1 else outside
         into[shape] = into.get(shape, 0) + stored.copies * tensor.experts
-    if unties and model.tie_word_embeddings:
+    if what.unties and model.tie_word_embeddings:
         outside[model.vocab_size, model.hidden_size, 0] = 2
-    return Trainable(_counted(inside), _counted(outside), width)
+    return Trainable(_counted(inside), _counted(outside), what.base_bytes)
+
+
+def leads_to_decoder(tensor: Tensor) -> bool:
+    """Whether a tensor is of the projector, merger or aligner between a tower and the decoder."""
+    return tensor.component == "projector" or tensor.role == "projector" or "merger" in tensor.name
+
+
+def part_of(tensor: Tensor) -> str:
+    """The part of a model that trains or is frozen as a whole."""
+    return "projector" if leads_to_decoder(tensor) else tensor.component
 
 
 _AS_IS = WeightFormat(id="bf16", family="plain", kind="plain", block_bytes=2, source="definition")

@@ -25,6 +25,8 @@ class Moment(NamedTuple):
     """Keys and values of generated samples."""
     predictions: int
     """Logits that an evaluation keeps."""
+    vision: int
+    """Of the vision tower: pixels, activations, features."""
     temporary: int
     """Copies that the optimizer step makes."""
     total: int
@@ -39,12 +41,24 @@ class Moment(NamedTuple):
 def moment(
     phase: str, name: str, *,
     activations: int = 0, logits: int = 0, gradients: int = 0, scratch: int = 0, live: int = 0, buckets: int = 0,
-    cache: int = 0, predictions: int = 0, temporary: int = 0,
+    cache: int = 0, predictions: int = 0, vision: int = 0, temporary: int = 0,
 ) -> Moment:  # fmt: skip
     """A moment by its parts, with their sum. [bytes]"""
-    total = activations + logits + gradients + scratch + live + buckets + cache + predictions + temporary
+    total = activations + logits + gradients + scratch + live + buckets + cache + predictions + vision + temporary
     return Moment(
-        phase, name, activations, logits, gradients, scratch, live, buckets, cache, predictions, temporary, total
+        phase,
+        name,
+        activations,
+        logits,
+        gradients,
+        scratch,
+        live,
+        buckets,
+        cache,
+        predictions,
+        vision,
+        temporary,
+        total,
     )
 
 
