@@ -18,7 +18,7 @@ SECONDS = 60.0
 
 _PORTS = range(12_000, 32_000)
 """Below those that the kernel gives to outgoing connections, so that none of them takes a port that was found free."""
-_next_port = itertools.count(os.getpid() * 61)
+_next_port = itertools.count(os.getpid() * 997)
 """Processes that run tests side by side begin far from each other."""
 
 
