@@ -41,3 +41,8 @@ def test_checkpoints_of_one_size_serve_each_other_and_logits_less():
 def test_gradients_at_a_point_are_the_kept_the_finished_and_those_at_hand():
     assert 111 == gradients.at_point(before=100, finished=10, here=1)
     assert 0 == gradients.at_point(before=0, finished=0, here=-5)
+
+
+def test_segments_pinned_by_live_blocks_hold_a_third_of_the_tensors_again():
+    assert 35 == reserved.pinned(allocated=100)
+    assert 0 == reserved.pinned(allocated=0)

@@ -76,6 +76,27 @@ def gathered_pool(*, weights: int, activations: int, logits: int, ratio_percent:
     return gathered * ratio_percent // 100 + activations * 3 // 100 + logits // 10
 
 
+PINNED = 35
+"""Of the tensors, most of what pinned segments hold over them. [percent]"""
+
+
+def pinned(*, allocated: int) -> int:
+    """
+    Most that a full card cannot give back where parameters are gathered and freed (ZeRO-3): a live block keeps its segment.
+
+    Args:
+        allocated: Tensors. [bytes]
+
+    Returns:
+        Reserved less allocated when nothing more can be had. [bytes]
+
+    Source:
+        pytorch/pytorch@v2.8.0 c10/cuda/CUDACachingAllocator.cpp release_cached_blocks (whole free segments only); measured:
+        tests/measured/heldout_training_decisions.json#lf-6531 (ran out after a while, with lengths that vary)
+    """
+    return allocated * PINNED // 100
+
+
 def capped(*, reserved: int, allocated: int, usable: int) -> int:
     """
     Pressure: a failing request empties the cache, so that the pool stays within the card.

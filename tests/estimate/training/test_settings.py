@@ -159,3 +159,12 @@ def test_layers_that_overflow_in_fp16_compute_in_fp32_beside_16_bit_weights():
     assert (2, True, False) == (found.weight_bytes, found.fp32_stream, found.autocast)
     assert not job(GEMMA, **UNSLOTH, method="lora", placement=L4).fp32_stream
     assert not job(**UNSLOTH, method="lora", placement=T4).fp32_stream
+
+
+def test_fp16_weights_that_train_run_without_autocast_whose_scaler_refuses_their_gradients():
+    half, brain = (
+        job(method="full", framework_version="4.46.0", weight_dtype=d, compute_dtype=d) for d in ("fp16", "bf16")
+    )
+
+    assert (False, True) == (half.autocast, brain.autocast)
+    assert job(method="full", framework_version="4.46.0", weight_dtype="fp32", compute_dtype="fp16").autocast

@@ -10,8 +10,8 @@ from tonnage.spec.model import Attention, ClassCode, Layer, LayerGroup, Model
 
 def card(**more):
     usual = dict.fromkeys(
-        ("sharding", "weight_dtype", "compute_dtype", "gradient_dtype", "lora", "master_weights", "gradient_checkpointing",
-         "packed")
+        ("method", "sharding", "weight_dtype", "compute_dtype", "gradient_dtype", "lora", "master_weights",
+         "gradient_checkpointing", "packed")
     )  # fmt: skip
     return SimpleNamespace(**usual | more)
 

@@ -33,6 +33,7 @@ DTYPE_BYTES = {
     "half": 2,
     "fp8": 2,
 }
+_HALF = ("fp16", "float16", "half")
 _PRECISION_ALIASES = {"fp8_e4m3": 2, "fp8_e5m2": 2}
 
 
@@ -312,6 +313,9 @@ def _autocast(
     if compute >= 4 or release.mixed_precision == "never":
         return False
     if sharding in ZERO or (sharding in FSDP and release.code != "transformers"):
+        return False
+    if card.method == "full" and card.weight_dtype in _HALF and weight == compute:
+        # the scaler beside autocast refuses fp16 gradients: pytorch/pytorch@v2.8.0 torch/amp/grad_scaler.py _unscale_grads_
         return False
     if release.mixed_precision == "autocast":
         return True

@@ -25,7 +25,7 @@ from tonnage.laws.activations import stale_inputs
 from tonnage.laws.adapters import prefix_cache
 from tonnage.laws.loss import causal_upcast
 from tonnage.laws.pool_regimes import Ratio
-from tonnage.laws.reserved import unavoidable, whole_share
+from tonnage.laws.reserved import pinned, unavoidable
 from tonnage.spec.model import Model
 from tonnage.spec.report import Amount, Finding, Host
 from tonnage.spec.workload import Workload
@@ -176,18 +176,10 @@ def _needed(whole: _Job, share: Share, worst: Moment, open_loss: int) -> Amount:
     )
 
 
-PINNED = 135
-"""
-Most that a full card holds over its tensors where parameters are gathered and freed. [percent]
-
-Source: tests/measured/heldout_training_decisions.json#lf-6531
-"""
-
-
 def _stuck(job: Settings, allocated: int, moving: int) -> int:
     """Most that the allocator cannot give back: where parameters are gathered and freed, live blocks pin its segments. [bytes]"""
     most = unavoidable(transient=moving, percent=12)
-    return max(most, whole_share(allocated=allocated, ratio_percent=PINNED)) if job.sharding == "zero3" else most
+    return max(most, pinned(allocated=allocated)) if job.sharding == "zero3" else most
 
 
 def moving_least(job: Settings, moving: int) -> int:
