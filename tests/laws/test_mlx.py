@@ -20,3 +20,10 @@ def test_a_prefill_step_is_linear_in_tokens():
 
 def test_growth_copies_one_layer():
     assert 17 == mlx.growth_copy(layer_bytes=17)
+
+
+def test_scores_without_a_fused_kernel_are_those_of_every_pair():
+    pairs = {"tokens": 2_048, "context_tokens": 131_072, "element_bytes": 2}
+
+    assert 12 * 2**30 == mlx.unfused_scores(**pairs, heads=24)
+    assert 2 * mlx.unfused_scores(**pairs, heads=24) == mlx.unfused_scores(**pairs, heads=24, latent=True)

@@ -29,3 +29,7 @@ def test_warm_up_logits_stop_at_the_rows_a_batch_may_hold():
 
 def test_captured_graphs_lie_in_the_tenth_that_a_card_of_24_gb_leaves_free():
     assert 0 < tgi.captured() < 24 * 10**9 // 10
+
+
+def test_scored_prompts_are_four_rows_of_logits():
+    assert 4 * 10 * 7 * 2 == tgi.scored_prompts(tokens=10, vocab_size=7, element_bytes=2)

@@ -58,6 +58,27 @@ def prefill_step(*, tokens: int, hidden_size: int, intermediate_size: int, eleme
     return tokens * element_bytes * (3 * intermediate_size + 4 * hidden_size)
 
 
+def unfused_scores(*, tokens: int, context_tokens: int, heads: int, element_bytes: int, latent: bool = False) -> int:
+    """
+    Scores of one layer where no fused kernel takes the heads.
+
+    Args:
+        tokens: Tokens of the step. [tokens]
+        context_tokens: Tokens attended to. [tokens]
+        heads: Query heads. [heads]
+        element_bytes: Compute dtype. [bytes]
+        latent: Latent attention hands its rotary scores over as a mask of every head. [flag]
+
+    Returns:
+        Every head's scores of every pair, twice with a mask of its own. [bytes]
+
+    Source:
+        ml-explore/mlx@846d17622 mlx/backend/metal/scaled_dot_product_attention.cpp use_fallback, mlx/fast.cpp fallback;
+        ml-explore/mlx-lm@d78bf58e mlx_lm/models/deepseek_v3.py (pe_scores); measured: mlx-lm 1781 (28.5 to 39.8 GB by step), 839
+    """
+    return (2 if latent else 1) * tokens * context_tokens * heads * element_bytes
+
+
 def growth_copy(*, layer_bytes: int) -> int:
     """
     Copy of one layer's cache while it is concatenated with the next step's room.

@@ -28,3 +28,13 @@ def test_other_vendors_are_excluded():
     report = answer(LLAMA_8B, "bf16", {"gpu": "mi300x"}, **MLX, max_model_len=256)
 
     assert "excluded" == report.verdict
+
+
+def test_heads_without_a_fused_kernel_write_out_their_scores():
+    asked = {"input_tokens": 8_192, "output_tokens": 0, "batch_size": 1}
+    fused, wide = (
+        size(answer({**LLAMA_8B, "head_dim": width}, "mlx-4bit-g64", **MLX, **asked), "activations", "prefill")
+        for width in (128, 256)
+    )
+
+    assert 2_048 * 8_192 * 32 * 2 == wide - fused

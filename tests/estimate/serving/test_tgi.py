@@ -16,7 +16,7 @@ def test_older_servers_used_more():
     new = answer(LLAMA_8B, placement=CARD, **TGI, max_model_len=8_192, engine_version="3.3.7")
 
     assert old.kv_cache.pool.expected > new.kv_cache.pool.expected
-    assert 4_096 == assumed(old)["serving.max_num_batched_tokens"]
+    assert 4_145 == assumed(old)["serving.max_num_batched_tokens"]
 
 
 def test_a_memory_fraction_scales_the_budget():
@@ -37,3 +37,25 @@ def test_a_model_too_large_for_its_budget_is_excluded():
     report = answer(LLAMA_8B, placement={"gpu": "t4"}, **TGI, max_model_len=8_192)
 
     assert "excluded" == report.verdict
+
+
+def test_before_3_the_cache_took_a_part_of_what_the_warm_up_left():
+    report = answer(LLAMA_8B, placement=CARD, **TGI, engine_version="2.0.0", gpu_memory_utilization=0.8)
+    used = sum(i.bytes.expected for p in report.phases if p.phase == "profile" for i in p.items)
+
+    assert abs(report.kv_cache.pool.expected - 0.95 * (0.8 * report.capacity.usable_bytes - used)) <= 2
+    assert 4_096 == assumed(report)["serving.max_model_len"]
+    assert 4 * 4_145 * 128_256 * 2 == size(report, "logits", "profile")
+
+
+def test_from_3_on_the_warm_up_keeps_no_logits_of_prompts():
+    old, new = (
+        size(
+            answer(LLAMA_8B, placement=CARD, **TGI, engine_version=version, max_num_batched_tokens=4_145),
+            "logits",
+            "profile",
+        )
+        for version in ("2.4.1", "3.0.0")
+    )
+
+    assert new < old // 8

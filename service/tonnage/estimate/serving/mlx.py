@@ -24,6 +24,9 @@ _WEIGHTS = Term("weights", "derived", "laws.weights.blocks", _LM + "utils.py loa
 _CACHE = Term("kv_cache", "derived", "laws.mlx.cache_tokens", _LM + "models/cache.py KVCache", inside_budget=False)
 _STATE = Term("recurrent_state", "derived", "laws.recurrent_state", _LM + "models/cache.py", inside_budget=False)
 _STEP = Term("activations", "derived", "laws.mlx.prefill_step", _LM + "generate.py generate_step", inside_budget=False)
+_SCORES = Term(
+    "activations", "derived", "laws.mlx.unfused_scores", "ml-explore/mlx@846d17622 fast.cpp", inside_budget=False
+)
 _COPY = Term("fragmentation", "derived", "laws.mlx.growth_copy", _LM + "models/cache.py", inside_budget=False)
 _LOGITS = Term("logits", "derived", "laws.generate.prompt_logits", _LM + "generate.py", inside_budget=False)
 _UNKNOWNS = ("images, adapters and draft models of mlx-lm",)
@@ -98,6 +101,9 @@ def _load(workload: Workload, weights: int, wanted: Demand, step: int, kv: tuple
             )
         ),
     ]
+    scores = wanted.requests * _scores(workload, min(step, wanted.tokens), wanted.tokens, element)
+    if scores:
+        running.append(_SCORES.item(within(scores, 0.1, 0.25), "heads without a fused kernel"))
     return GpuLoad(
         ranks=(0,),
         stage=0,
@@ -107,6 +113,28 @@ def _load(workload: Workload, weights: int, wanted: Demand, step: int, kv: tuple
             PhaseItems("idle", (*resident, *held)),
         ),
     )
+
+
+def _scores(workload: Workload, tokens: int, length: int, element: int) -> int:
+    """Largest scores that one layer writes out. [bytes]"""
+    release = workload.profile
+    assert isinstance(release, Release)  # noqa: S101
+    largest = 0
+    for group, _ in caches.decoder_groups(workload.model):
+        attention = group.layer.attention
+        latent = attention is not None and attention.kind == "mla"
+        if attention is None or (attention.head_dim in release.fused_head_dims and not latent):
+            continue
+        context = length if attention.window is None else min(length, attention.window + tokens)
+        scores = law.unfused_scores(
+            tokens=tokens,
+            context_tokens=context,
+            heads=attention.num_attention_heads,
+            element_bytes=element,
+            latent=latent,
+        )
+        largest = max(largest, scores)
+    return largest
 
 
 def _caches(model: Model, wanted: Demand, step: int, kv: tuple[KvFormat, KvFormat]) -> tuple[int, int, int]:

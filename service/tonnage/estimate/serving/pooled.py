@@ -54,8 +54,8 @@ class Pooling(Struct, frozen=True, kw_only=True):
 
     fraction: float
     """Part of what is left, or of the card. [fraction]"""
-    of_card: bool
-    """The fraction is of the card, and what is in use is taken off afterwards."""
+    used_share: float
+    """What is in use is taken off by this part: all of it where the fraction is of the card. [fraction]"""
     block_size: int
     k: KvFormat
     v: KvFormat
@@ -143,7 +143,7 @@ class _Stage:
         if gpu is None:
             return exactly(self.needed)
         total, used = gpu.memory_usable_bytes, _without_pool(self.rank).used
-        share = 1.0 if self.pooling.of_card else self.pooling.fraction
+        share = self.pooling.used_share
         budget = int(self.pooling.fraction * total)
         low, expected, high = (max(0, budget - int(share * n)) for n in (used.high, used.expected, used.low))
         return Amount(low, expected, high)

@@ -72,7 +72,7 @@ def account(workload: Workload) -> Account:
     k, v = workload.kv_formats or (own, own)
     pooling = Pooling(
         fraction=chosen.fraction,
-        of_card=False,
+        used_share=chosen.fraction,
         block_size=chosen.block_size,
         k=k,
         v=v,

@@ -27,6 +27,9 @@ _SERVER = "huggingface/text-generation-inference@db931fcf server/text_generation
 _WEIGHTS = Term("weights", "derived", "laws.weights.blocks", _SERVER)
 _PREFILL = Term("activations", "derived", "laws.tgi.prefill_activations", _SERVER)
 _LOGITS = Term("logits", "derived", "laws.tgi.warm_up_logits", _SERVER)
+_SCORED = Term(
+    "logits", "calibrated", "laws.tgi.scored_prompts", "huggingface/text-generation-inference@v2.2.0 warm-up"
+)
 _GRAPHS = Term("cuda_graphs", "assumed", "laws.tgi.captured", _SERVER, inside_budget=False)
 _NCCL = Term("communication", "assumed", "laws.tensorrt_llm.communicator", "ai-dynamo/aiconfigurator@095f58a")
 _POOL = Term("kv_cache", "derived", "laws.tgi.pool", _SERVER)
@@ -37,6 +40,7 @@ _INVALIDATED_BY = ("CUDA_MEMORY_FRACTION or TGI_WIGGLE_ROOM in the environment",
 class Settings(Struct, frozen=True, kw_only=True):
     """What memory depends on."""
 
+    release: Release
     fraction: float
     block_size: int
     max_model_len: int
@@ -70,7 +74,7 @@ def account(workload: Workload) -> Account:
     chosen = settings(workload, stages)
     pooling = Pooling(
         fraction=chosen.fraction,
-        of_card=True,
+        used_share=1.0 if chosen.release.of_card else chosen.release.wiggle_room,
         block_size=chosen.block_size,
         k=chosen.k,
         v=chosen.v,
@@ -98,8 +102,10 @@ def settings(workload: Workload, stages: tuple[StageWeights, ...]) -> Settings:
     notes: list[Assumption] = []
     length = serving.max_model_len
     if length is None:
-        length = model.max_position_embeddings or _UNKNOWN_LENGTH
-        notes.append(Assumption("serving.max_model_len", length, "max_total_tokens: the model's longest"))
+        longest = model.max_position_embeddings or _UNKNOWN_LENGTH
+        length = min(longest, release.longest_default or longest)
+        why = "the model's longest" if length == longest else f"default from {release.since}"
+        notes.append(Assumption("serving.max_model_len", length, f"max_total_tokens: {why}"))
     fraction = serving.gpu_memory_utilization
     if fraction is None:
         fraction = release.cuda_memory_fraction
@@ -111,6 +117,7 @@ def settings(workload: Workload, stages: tuple[StageWeights, ...]) -> Settings:
         tokens = _prefill_tokens(workload, release, max(stage.total for stage in stages), length, (k, v))
         notes.append(Assumption("serving.max_num_batched_tokens", tokens, "max_batch_prefill_tokens of the launcher"))
     return Settings(
+        release=release,
         fraction=fraction * release.wiggle_room,
         block_size=serving.block_size or release.block_size,
         max_model_len=length,
@@ -160,6 +167,7 @@ def _rank(workload: Workload, chosen: Settings, stage: StageWeights, last: bool)
         tokens=chosen.prefill_tokens,
         element_bytes=chosen.element_bytes,
         last=last,
+        scores_prompts=chosen.release.scores_prompts,
     )
 
 
@@ -174,6 +182,7 @@ def _rank_of(
     tokens: int,
     element_bytes: int,
     last: bool,
+    scores_prompts: bool,
 ) -> Rank:
     activations = tgi.prefill_activations(
         tokens=tokens,
@@ -186,7 +195,10 @@ def _rank_of(
     if communicator:
         resident.append(_NCCL.item(Amount(communicator // 2, communicator, communicator + GiB)))
     transient = [_PREFILL.item(within(activations, 0.3, 0.5), f"{tokens} tokens of warm-up")]
-    if last:
+    if last and scores_prompts:
+        scored = tgi.scored_prompts(tokens=tokens, vocab_size=model.vocab_size, element_bytes=element_bytes)
+        transient.append(_SCORED.item(within(scored, 0.5, 0.15), "log-probabilities of every warm-up token"))
+    elif last:
         logits = tgi.warm_up_logits(tokens=tokens, vocab_size=model.vocab_size, element_bytes=element_bytes)
         transient.append(_LOGITS.item(Amount(0, logits // 4, logits), "rows of the warm-up batch"))
     graphs = _GRAPHS.item(Amount(100 * MiB, tgi.captured(), 2 * GiB), "captured after the pool, in the tenth left free")
