@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 
+import httpx
 import pytest
 import yaml
 
@@ -58,3 +59,26 @@ def test_a_workload_without_a_card_is_named(sized):
     result = sized("l40s", "kind: Deployment\nmetadata: {name: x}\nspec: {}\n")
 
     assert (1, "no annotation tonnage/card\n") == (result.returncode, result.stderr)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "count", "serving"),
+    [
+        ("h100-sxm", 8, {"engine": "vllm", "speculative": {"method": "ngram", "num_speculative_tokens": 3}}),
+        ("h100-sxm:3g.40gb", 1, {"engine": "vllm", "use_v2_model_runner": True}),
+        ("mi300x", 2, {"engine": "sglang"}),
+        ("gaudi3", 1, {"engine": "tgi"}),
+        ("l40s", 1, {"engine": "tensorrt-llm"}),
+    ],
+)
+def test_the_pod_of_a_candidate_is_one_that_kubernetes_takes(service, tmp_path, gpu, count, serving):
+    offer = {"inline": [{"id": "one", "gpu": gpu, "gpus_per_host": count}], "catalog": False}
+    card = {"model": "meta-llama/Llama-3.1-8B-Instruct", "serving": {"max_model_len": 8192} | serving, "offer": offer}
+    (candidate,) = httpx.post(f"{service}/fit", json=card).json()["candidates"]
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "engine"}, "spec": candidate["launch"]["kubernetes"]}
+    (tmp_path / "pod.yaml").write_text(yaml.safe_dump(pod))
+    command = [sys.executable, "-m", "kubernetes_validate", "--strict", "-k", "1.37", str(tmp_path / "pod.yaml")]
+
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert 0 == result.returncode, result.stdout + result.stderr
