@@ -9,6 +9,7 @@ and the command are those of the answer; names of GPUs are the launcher's.
 
 import argparse
 import json
+import shlex
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -37,7 +38,7 @@ def skypilot(candidate: dict[str, Any]) -> dict[str, Any]:
             "ports": [PORT],
         },
         "envs": candidate["launch"]["env"],
-        "run": " ".join(candidate["launch"]["command"]),
+        "run": shlex.join(candidate["launch"]["command"]),
     }
 
 
@@ -50,7 +51,7 @@ def dstack(candidate: dict[str, Any]) -> dict[str, Any]:
         "name": "llm",
         "image": image_of(candidate),
         "env": [f"{name}={value}" for name, value in candidate["launch"]["env"].items()],
-        "commands": [" ".join(candidate["launch"]["command"])],
+        "commands": [shlex.join(candidate["launch"]["command"])],
         "port": PORT,
         "resources": {"gpu": gpu, "memory": f"{memory_gb(candidate)}GB..", "shm_size": "16GB"},
     }
@@ -92,12 +93,15 @@ def image_of(candidate: dict[str, Any]) -> str:
 
 
 def keyword_arguments(flags: list[str]) -> dict[str, Any]:
-    """Flags of a command line as keyword arguments; a flag without a value is true."""
+    """Flags of a command line as keyword arguments; a flag without a value is true, or false where it begins with no."""
     found: dict[str, Any] = {}
     for place, word in enumerate(flags):
         if word.startswith("--"):
             value = flags[place + 1] if place + 1 < len(flags) and not flags[place + 1].startswith("--") else True
-            found[word[2:].replace("-", "_")] = yaml.safe_load(value) if isinstance(value, str) else value
+            name = word[2:].replace("-", "_")
+            if value is True and name.startswith("no_"):
+                name, value = name[3:], False
+            found[name] = yaml.safe_load(value) if isinstance(value, str) else value
     return found
 
 

@@ -3,6 +3,7 @@
 import importlib
 import json
 import re
+import shlex
 import subprocess
 import sys
 
@@ -61,6 +62,19 @@ def test_ray_serve_gets_the_flags_as_arguments(made, candidate):
 
     assert 8192 == config["engine_kwargs"]["max_model_len"]
     assert candidate["placement"]["tensor_parallel_size"] == config["engine_kwargs"].get("tensor_parallel_size", 1)
+
+
+def test_a_setting_of_several_words_reaches_every_launcher_whole(made, service, examples):
+    card = json.loads((examples / "cards" / "order.json").read_text())
+    drafted = {"method": "ngram", "num_speculative_tokens": 3}
+    card["serving"] |= {"speculative": drafted, "enable_prefix_caching": False}
+    answer = httpx.post(f"{service}/fit", json=card).json()
+    (application,) = document(made("ray-serve", "--first", answer=answer))["applications"]
+    arguments = application["args"]["llm_configs"][0]["engine_kwargs"]
+    task = shlex.split(document(made("skypilot", "--first", answer=answer))["run"])
+
+    assert (drafted, False) == (arguments["speculative_config"], arguments["enable_prefix_caching"])
+    assert drafted == json.loads(task[task.index("--speculative-config") + 1])
 
 
 def test_nothing_is_launched_that_is_not_selected(made, answer):
