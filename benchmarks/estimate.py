@@ -143,13 +143,12 @@ def _stages(these: Iterable[SizingCard]) -> list[float]:
     return spent
 
 
-def measure_fit(rounds: int) -> tuple[float, float]:
+def measure_fit(rounds: int, stream: Iterator[FitRequest]) -> tuple[float, float]:
     """Whole catalogue in three formats: CPU of a new request and of the same again, the middle one of nine. [ms]"""
 
     def ask(request: FitRequest) -> object:
         return fit.fit(CATALOG, request)
 
-    stream = streams.orders()
     known, these = (list(islice(stream, n)) for n in (8, 9))
     new, again = ([math.inf] * len(these) for _ in range(2))
     for _ in range(rounds):
@@ -229,9 +228,12 @@ def main() -> int:
         if re.search(chosen.only, name)
     ]
     print(table(rows))
-    fitted = measure_fit(chosen.rounds) if re.search(chosen.only, "fit") else None
-    if fitted is not None:
-        print(f"\n/fit, whole catalogue, three formats: {fitted[0]:.1f} ms new, {fitted[1]:.1f} ms again (<= 25)")
+    requests = {"fit serving": streams.orders, "fit training": streams.trainings}
+    fitted = {
+        name: measure_fit(chosen.rounds, stream()) for name, stream in requests.items() if re.search(chosen.only, name)
+    }
+    for name, (new, again) in fitted.items():
+        print(f"\n/{name}, whole catalogue, three formats: {new:.1f} ms new, {again:.1f} ms again (<= 25)")
     grown = measure_growth(chosen.rounds) if re.search(chosen.only, "growth") else []
     if grown:
         print("\n" + growth_table(grown))

@@ -80,6 +80,13 @@ def orders(seed: int = 1) -> Iterator[FitRequest]:
         yield msgspec.convert(_order(draw), FitRequest)
 
 
+def trainings(seed: int = 1) -> Iterator[FitRequest]:
+    """The same for LoRA jobs."""
+    draw = Draw(seed)
+    while True:
+        yield msgspec.convert(_training_order(draw), FitRequest)
+
+
 def _distinct(
     job: Callable[[Draw], Wire], numbers: Callable[[Draw], Wire], seed: int, jobs: int
 ) -> Iterator[SizingCard]:
@@ -171,5 +178,15 @@ def _order(draw: Draw) -> Wire:
             "output_tokens": 50 * draw.randint(1, 10),
         },
         "offer": {"allow": {"weight_formats": ["bf16", "fp8-per-tensor", "awq-w4-g128"]}},
+        "requirements": {"duration": "3 days"},
+    }
+
+
+def _training_order(draw: Draw) -> Wire:
+    own = {"framework": draw.choice(FRAMEWORKS), "method": "lora", **_training_numbers("lora", draw)}
+    return {
+        "model": draw.choice(MODELS[:4]),
+        "training": own,
+        "offer": {"allow": {"weight_formats": ["bf16", "bnb-int8", "bnb-nf4"]}},
         "requirements": {"duration": "3 days"},
     }

@@ -265,18 +265,18 @@ def test_the_highest_point_is_among_those_that_are_kept(drawn, batch, done, size
     kept = held(gradients_done=done, live_forward=size, live_tail=3 - size, held_units=size)
     measures = batch.measures
 
-    assert _highest("forward", points, measures, kept) == _highest("forward", _candidates(points), measures, kept)
+    assert _highest("forward", points, measures, kept) == _highest("forward", _candidates(points, done), measures, kept)
 
 
 def test_points_below_others_are_left_out():
     low, high, late = (point(name, (0, *[size] * 7)) for name, size in (("low", 1), ("high", 2), ("late", 2)))
 
-    assert (high,) == _candidates((low, high, late))
+    assert (high,) == _candidates((low, high, late), 1.0)
 
 
 def test_points_below_the_line_between_others_are_left_out():
     ends = [point(name, (0, fixed, 0, tokens, 0, 0, 0, 0)) for name, fixed, tokens in (("a", 0, 10), ("b", 100, 0))]
     below, above = (point("c", (0, 50, 0, tokens, 0, 0, 0, 0)) for tokens in (4, 6))
 
-    assert (ends[0], ends[1]) == _candidates((ends[0], below, ends[1]))
-    assert (ends[0], above, ends[1]) == _candidates((ends[0], above, ends[1]))
+    assert (ends[0], ends[1]) == _candidates((ends[0], below, ends[1]), 1.0)
+    assert (ends[0], above, ends[1]) == _candidates((ends[0], above, ends[1]), 1.0)

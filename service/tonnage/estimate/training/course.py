@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.training.profile import Part, StepProfile
+from tonnage.estimate.training.sharding import Held
 from tonnage.estimate.training.sizes import Rank
 from tonnage.estimate.training.tape import ZERO, Form, per_token, plus, times
 
@@ -44,6 +45,8 @@ class Way(NamedTuple):
     last: bool
     hooks: int = 0
     """Per layer that backward has passed: gradient of its input, where hooks keep both. [bytes/token]"""
+    done: float = 1.0
+    """Part of a finished layer's gradients that stays. [fraction]"""
 
 
 class Course(NamedTuple):
@@ -55,25 +58,27 @@ class Course(NamedTuple):
     """What a micro-batch holds when its backward begins."""
 
 
-def course_of(profile: StepProfile, rank: Rank, hooks: int) -> Course:
+def course_of(profile: StepProfile, rank: Rank, held: Held) -> Course:
     """
     The points of a step that are the highest for some batch.
 
     Args:
         profile: The model's step.
         rank: Layers of the stage, and whether it begins or ends the pipeline.
-        hooks: Per layer that backward has passed: gradient of its input, where hooks keep both. [bytes/token]
+        held: What it keeps of gradients.
 
     Returns:
         Of forward and of backward; which batch it is decides between them.
     """
-    return _contenders(profile, Way(counts_of(profile, rank), rank.first, rank.last, hooks))
+    return _contenders(
+        profile, Way(counts_of(profile, rank), rank.first, rank.last, held.held_inputs, held.gradients_done)
+    )
 
 
 @remembered(4096)
 def _contenders(profile: StepProfile, way: Way) -> Course:
     whole = _course(profile, way)
-    return Course(_candidates(whole.forward), _candidates(whole.backward), whole.kept)
+    return Course(_candidates(whole.forward, way.done), _candidates(whole.backward, way.done), whole.kept)
 
 
 def _course(profile: StepProfile, way: Way) -> Course:
@@ -89,27 +94,27 @@ def _course(profile: StepProfile, way: Way) -> Course:
 
 Measured = tuple[int, ...]
 """
-A point's height by measures that are all free: at a batch of one token without and with the gradients behind it, per scored
-token, per token that is not scored, per pair beyond one of each token, per padded token, per gathered layer.
+A point's height by measures that are all free: at a batch of one token, per scored token, per token that is not scored, per
+pair beyond one of each token, per padded token, per gathered layer.
 """
 
 
-def _measured(point: Point) -> Measured:
+def _measured(point: Point, done: float) -> Measured:
     of_token = point.tokens + point.pairs
     of_scored = of_token + point.scored
-    least = point.fixed + of_scored
-    return least, least + point.passed, of_scored, of_token, point.pairs, point.padded, point.layers
+    least = point.fixed + of_scored + int(point.passed * done)
+    return least, of_scored, of_token, point.pairs, point.padded, point.layers
 
 
-def _candidates(points: tuple[Point, ...]) -> tuple[Point, ...]:
+def _candidates(points: tuple[Point, ...], done: float) -> tuple[Point, ...]:
     """Points that are the highest for some batch: of two that are equally high the earlier is taken."""
-    measured = [(_measured(point), point.live) for point in points]
+    measured = [(_measured(point, done), point.live) for point in points]
     alone = [
         (point, one)
         for place, (point, (one, live)) in enumerate(zip(points, measured, strict=True))
         if not any(live == where and _never_above(one, other) for other, where in measured[:place])
         and not any(
-            live == where and _never_above(one, other) and one[0] < other[0] and one[1] < other[1]
+            live == where and one[0] + 1 < other[0] and _never_above(one, other)
             for other, where in measured[place + 1 :]
         )
     ]

@@ -205,7 +205,7 @@ def _regime(base: Standing, job: Settings) -> Regime:
         recipe=recipe,
         band=allocated_band(job, known=model.trust != "count", generic=model.trust == "generic", routed=routed),
         ratios=(moving, moving, ratio(job, checkpointed=checkpointed, step_wins=True)),
-        courses=tuple([course_of(profile, share.rank, share.holds.held_inputs) for share in base.shares]),
+        courses=tuple([course_of(profile, share.rank, share.holds) for share in base.shares]),
     )
 
 
