@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 from tests.adapters.conftest import BINARIES, Server
 from tests.chaos.load import Load, until
-from tests.chaos.process_faults import GPU, WINDOW_SECONDS, replaced
+from tests.chaos.process_faults import GPU, replaced
 from tests.chaos.replica import Replica
 from tests.chaos.report import Row
 
@@ -66,7 +66,7 @@ async def _jumped(clock: Path, jump: str, overlay: Path, usual: Replica, limited
         return str(usual.get("/catalog/gpus/chaos-gpu").json().get("name"))
 
     async with Load(usual.port, connections=8) as load:
-        await asyncio.sleep(WINDOW_SECONDS)
+        await load.window()
         exhausted = await asyncio.to_thread(_exhaust, limited)
         row.expect(exhausted.status_code == 429, "limit reached")
         began = time.monotonic()
@@ -83,7 +83,7 @@ async def _jumped(clock: Path, jump: str, overlay: Path, usual: Replica, limited
         row.expect(0 <= ages < 10, f"catalogue {ages:.1f} s old")
         replaced(overlay, GPU.format(name=f"after {jump}"))
         row.recovers(await until(lambda: name() == f"after {jump}", 15))
-        await asyncio.sleep(max(0.0, began + 1 + WINDOW_SECONDS - time.monotonic()))
+        await load.window()
         ended = time.monotonic()
         row.expect(await until(lambda: usual.redis() == "up", 10) is not None, "Redis up")
     row.count(load)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.adapters.conftest import BINARIES, Server
 from tests.chaos.load import Load, until
-from tests.chaos.process_faults import GPU, WINDOW_SECONDS
+from tests.chaos.process_faults import GPU
 from tests.chaos.replica import Replica
 from tests.chaos.report import Row
 
@@ -56,7 +56,7 @@ async def _full(row: Row, disk: Path, server: Server, service: Replica) -> Row:
     async with Load(service.port, connections=8) as load:
         await _publish(server, GPU.format(name="first"))
         await until(lambda: name() == "first", 15)
-        await asyncio.sleep(WINDOW_SECONDS)
+        await load.window()
         with contextlib.suppress(OSError), (disk / "filler").open("wb") as filler:
             while True:
                 filler.write(b"\0" * 65_536)
@@ -66,7 +66,8 @@ async def _full(row: Row, disk: Path, server: Server, service: Replica) -> Row:
         counted = await until(lambda: service.metric("tonnage_catalog_reload_errors") >= 1, 10)
         row.expect(counted is not None, "error metric")
         row.expect(await asyncio.to_thread(name) == "first", "old catalogue answers")
-        await asyncio.sleep(1 + WINDOW_SECONDS)
+        await asyncio.sleep(1)
+        await load.window()
         ended = time.monotonic()
         (disk / "filler").unlink()
         row.recovers(await until(lambda: name() == "published", 15))

@@ -12,6 +12,11 @@ LOST = 0
 """Status of a request whose answer never came or came broken."""
 REFUSED = -1
 """Status of a connection that nobody took: refused, or reset before its first request was read."""
+ENOUGH = 1000
+"""Requests a p99 is taken of, so that ten of them lie above it. [unitless]"""
+_MARGIN = 50
+_WINDOW_SECONDS = 6.0
+_LONGEST_WINDOW_SECONDS = 30.0
 _PATIENCE_SECONDS = 20.0
 
 
@@ -132,6 +137,13 @@ class Load:
             self.samples.append(sample)
             await asyncio.sleep(max(self._pause - sample.seconds, 0.05 if sample.status != 200 else 0))
         connection.close()
+
+    async def window(self) -> None:
+        """As long as a p99 needs: some seconds, and on a busy machine until there are enough answers."""
+        before, latest = len(self.samples), time.monotonic() + _LONGEST_WINDOW_SECONDS
+        await asyncio.sleep(_WINDOW_SECONDS)
+        while len(self.samples) < before + ENOUGH + _MARGIN and time.monotonic() < latest:
+            await asyncio.sleep(0.1)
 
     def failed(self, allowed: Sequence[int] = (200,)) -> list[Sample]:
         return [sample for sample in self.samples if sample.status not in allowed]

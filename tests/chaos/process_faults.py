@@ -11,8 +11,6 @@ from tests.chaos.replica import Replica
 from tests.chaos.report import Row
 from tests.waiting import free_port
 
-WINDOW_SECONDS = 6.0
-"""With eight connections more than enough requests for a p99. [s]"""
 _DRAIN_SECONDS = 1.5
 _HALF = b"POST /estimate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 37\r\n\r\n"
 _REST = b'{"model": {"parameters": 7000000000}}'
@@ -114,11 +112,12 @@ async def _overlay(folder: Path) -> Row:
 
     try:
         async with Load(service.port, connections=8) as load:
-            await asyncio.sleep(WINDOW_SECONDS)
+            await load.window()
             began = time.monotonic()
             replaced(file, GPU.format(name="second") + "colour = 'red'\n")
             counted = await until(lambda: service.metric("tonnage_catalog_reload_errors") == 1, 10)
-            await asyncio.sleep(1 + WINDOW_SECONDS)
+            await asyncio.sleep(1)
+            await load.window()
             row.expect(counted is not None, "error metric")
             row.expect("colour" in service.errors.read_text(), "log names the field")
             row.expect(await asyncio.to_thread(name) == "first", "old catalogue answers")

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.chaos.load import Load, Sample, milliseconds, percentile
+from tests.chaos.load import ENOUGH, Load, Sample, milliseconds, percentile
 
 HEADER = (
     "| fault | requests | failed | p50 / p99 before, ms | p50 / p99 under it, ms | recovered, s | seen |\n"
@@ -15,8 +15,6 @@ SCHEDULER_MS = 5
 Two turns of the kernel's scheduler (about 3 ms each) for which a process that is ready may have to wait for others; beside
 a p99 of a few milliseconds that is noise, not the fault. [ms]
 """
-ENOUGH = 1000
-"""Requests a p99 is taken of, so that ten of them lie above it. [unitless]"""
 BEGIN, END = "<!-- chaos:begin -->", "<!-- chaos:end -->"
 
 

@@ -8,7 +8,6 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from tests.chaos.load import ESTIMATE, FIT, LOST, REFUSED, Load, milliseconds
-from tests.chaos.process_faults import WINDOW_SECONDS
 from tests.chaos.replica import Replica
 from tests.chaos.report import Row
 
@@ -46,15 +45,21 @@ async def _held(service: Replica, name: str, sent: bytes, status: bytes, seconds
     """
     row, ends, times = Row(name), [], []
     loop = asyncio.get_running_loop()
+
+    async def one_wave() -> None:
+        wave = time.monotonic()
+        ends.extend(await loop.run_in_executor(strangers, _wave, service.port, sent, seconds))
+        times.append(time.monotonic() - wave)
+
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as strangers:
         await loop.run_in_executor(strangers, time.monotonic)
         async with Load(service.port, lambda: ESTIMATE, connections=8) as load:
-            await asyncio.sleep(WINDOW_SECONDS)
+            await load.window()
             began = time.monotonic()
-            while time.monotonic() < began + 1 + WINDOW_SECONDS:
-                wave = time.monotonic()
-                ends += await loop.run_in_executor(strangers, _wave, service.port, sent, seconds)
-                times.append(time.monotonic() - wave)
+            await asyncio.gather(asyncio.sleep(1), one_wave())
+            enough = asyncio.create_task(load.window())
+            while not enough.done():
+                await one_wave()
             ended = time.monotonic()
     row.count(load)
     row.times(load.samples, began, ended, bounded=True)
