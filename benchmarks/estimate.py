@@ -43,17 +43,20 @@ from tonnage.spec.fit import FitRequest  # noqa: E402
 
 WARM = 300
 """Cards asked before the first that is timed: the models, formats and releases are known then."""
+FIELDS = ("required", "headroom", "verdict", "reasons", "kv_cache")
+"""What a scheduler decides by, as in `benchmarks/speed.py`."""
 CATALOG = load_catalog()
 encode = msgspec.json.Encoder().encode
 
 
 @dataclass
 class Row:
-    """Time per estimate, and what part of one with new numbers each stage takes. [us]"""
+    """Time per estimate, of new numbers whole and for a few fields, and what part of the whole each stage takes. [us]"""
 
     name: str
     everything: float
     numbers: float
+    fields: float
     again: float
     resolve: float
     account: float
@@ -74,6 +77,10 @@ def whole(card: SizingCard) -> object:
     return evidence.estimate(CATALOG, card)
 
 
+def some(card: SizingCard) -> object:
+    return evidence.fields_of(CATALOG, card, FIELDS)
+
+
 class Stream(NamedTuple):
     """Cards asked before, cards timed whole, and as many others timed stage by stage."""
 
@@ -92,10 +99,10 @@ class Fastest:
     def __init__(self, count: int) -> None:
         self.spent = [sys.maxsize] * count
 
-    def ask(self, these: list[SizingCard]) -> None:
+    def ask(self, these: list[SizingCard], question: Callable[[SizingCard], object] = whole) -> None:
         for place, card in enumerate(these):
             started = time.perf_counter_ns()
-            whole(card)
+            question(card)
             self.spent[place] = min(self.spent[place], time.perf_counter_ns() - started)
 
     @property
@@ -106,7 +113,7 @@ class Fastest:
 
 def measure(name: str, everything: Stream, numbers: Stream, rounds: int) -> Row:
     """The same cards in every round, each time as if never asked."""
-    new, renumbered, again = (Fastest(len(numbers.these)) for _ in range(3))
+    new, renumbered, fields, again = (Fastest(len(numbers.these)) for _ in range(4))
     stages = [0.0] * 4
     for _ in range(rounds):
         _known(everything)
@@ -114,9 +121,12 @@ def measure(name: str, everything: Stream, numbers: Stream, rounds: int) -> Row:
         _known(numbers)
         renumbered.ask(numbers.these)
         again.ask(numbers.these)
+        _known(numbers)
+        fields.ask(numbers.these, some)
         stages = [one + other for one, other in zip(stages, _stages(numbers.others), strict=True)]
     of_estimate = sum(stages[:3])
-    return Row(name, new.mean, renumbered.mean, again.mean, *(renumbered.mean * s / of_estimate for s in stages))
+    shares = [renumbered.mean * s / of_estimate for s in stages]
+    return Row(name, new.mean, renumbered.mean, fields.mean, again.mean, *shares)
 
 
 def _known(stream: Stream) -> None:
@@ -201,12 +211,12 @@ def growth_table(grown: list[tuple[int, float, float]]) -> str:
 
 
 def table(rows: list[Row]) -> str:
-    head = f"{'us per estimate':<22}{'all new':>9}{'numbers':>9}{'again':>7}"
+    head = f"{'us per estimate':<22}{'all new':>9}{'numbers':>9}{'fields':>8}{'again':>7}"
     head += f"   numbers: {'resolve':>8}{'account':>9}{'assemble':>10}{'JSON':>8}"
     return "\n".join(
         [head]
         + [
-            f"{r.name:<22}{r.everything:>9.1f}{r.numbers:>9.1f}{r.again:>7.1f}"
+            f"{r.name:<22}{r.everything:>9.1f}{r.numbers:>9.1f}{r.fields:>8.1f}{r.again:>7.1f}"
             f"{r.resolve:>20.1f}{r.account:>9.1f}{r.assemble:>10.1f}{r.encode:>8.1f}"
             for r in rows
         ]

@@ -1,5 +1,6 @@
 """Items of one llama.cpp GPU, with their bands by era and kind of model."""
 
+from tonnage.estimate.identity_cache import remembered
 from tonnage.estimate.serving.llama_cpp_devices import Device
 from tonnage.estimate.serving.llama_cpp_settings import Settings
 from tonnage.estimate.serving.llama_cpp_weights import FileWeights
@@ -18,17 +19,19 @@ _PROJECTOR_COMPUTE = 1024 * MiB
 
 def weights(model: Model, device: Device, parts: FileWeights, *, known_file: bool) -> MemoryItem:
     """Model buffer: layers and, on the last device, the output matrix."""
-    basis: Basis = "user" if known_file else "derived"
-    high = device.weights + device.weights // 200
-    low = device.weights
-    if known_file or model.trust not in ("exact", "checked"):
-        low -= device.weights // 50
     layers = f"layers {device.first} to {device.last - 1}" if device.last > device.first else "no layer"
-    output = " and the output matrix" if device.output else ""
-    detail = f"{layers}{output} of {len(parts.layers)}; token embedding on the host"
+    held = f"{layers}{' and the output matrix' if device.output else ''} of {len(parts.layers)}"
+    uncertain = known_file or model.trust not in ("exact", "checked")
+    return _weights(device.weights, held, known_file, uncertain)
+
+
+@remembered()
+def _weights(size: int, held: str, known_file: bool, uncertain: bool) -> MemoryItem:
+    basis: Basis = "user" if known_file else "derived"
+    detail = f"{held}; token embedding on the host"
     return _item(
         "weights",
-        Amount(low, device.weights, high),
+        Amount(size - size // 50 if uncertain else size, size, size + size // 200),
         basis,
         "laws.weights.packed_rows",
         "src/llama-model.cpp load_tensors",
@@ -109,12 +112,16 @@ def run_time(device: Device, chosen: Settings, parts: FileWeights) -> tuple[Memo
         law = "laws.llama_cpp_cache.dequantized_staging"
         source = "ggml-org/llama.cpp PR 23861 (idle 7981, peak 8275 MiB)"
         items.append(_item("dequantization", amount, "measured", law, source, counter="device"))
-    experts = 3 * parts.largest_expert_tensor if chosen.cpu_moe_layers else 0
+    items.append(_pools(3 * parts.largest_expert_tensor if chosen.cpu_moe_layers else 0))
+    return tuple(items)
+
+
+@remembered()
+def _pools(experts: int) -> MemoryItem:
     amount = Amount(0, 0, _POOL_MOST + experts)
     detail = "matrix multiplication pools; expert tensors visiting from the host"
     law = "laws.weights.packed_rows"
-    items.append(_item("framework", amount, "assumed", law, "ggml/src/ggml-cuda.cu", detail=detail, counter="device"))
-    return tuple(items)
+    return _item("framework", amount, "assumed", law, "ggml/src/ggml-cuda.cu", detail=detail, counter="device")
 
 
 def projector(parts: FileWeights) -> MemoryItem:
