@@ -92,3 +92,16 @@ def test_newton_schulz_works_on_the_shorter_side():
 
 def test_a_master_copy_is_fp32():
     assert 28 * 10**9 == optimizer.master_copy(parameters=7 * 10**9)
+
+
+def test_a_factored_optimizer_within_a_projection_keeps_sums_of_rows_and_columns():
+    known = {"shapes": ((704, 256, 1),), "rest": ((1000, 256, 1), (256, 1, 5)), "rank": 128, "states": 0}
+    widths = {"state_bytes": 4, "projector_bytes": 0, "rest_state_bytes": 4}
+
+    assert 4 * (128 + 704 + 1256 + 5 * 256) == optimizer.low_rank_states(**known, **widths, factored=True)
+
+
+def test_a_vector_has_one_second_moment_however_many_a_matrix_has():
+    assert 4 * (256 + 256) == optimizer.factored_states(
+        shapes=((256, 1, 1),), states=1, state_bytes=4, factored_moments=2
+    )

@@ -99,7 +99,7 @@ def factored_states(
         shapes: Trainable tensors.
         states: Full moments beside the factored one (Adafactor's momentum, CAME's). [unitless]
         state_bytes: Width of a state. [bytes]
-        factored_moments: Factored moments per matrix. [unitless]
+        factored_moments: Factored moments per matrix; a vector has one, whole. [unitless]
         rest: Further trainable tensors, treated alike.
 
     Returns:
@@ -111,8 +111,8 @@ def factored_states(
     """
     total = 0
     for rows, columns, copies in (*shapes, *rest):
-        factored = rows + columns if columns > 1 else rows
-        total += copies * state_bytes * (factored_moments * factored + states * rows * columns)
+        factored = factored_moments * (rows + columns) if columns > 1 else rows
+        total += copies * state_bytes * (factored + states * rows * columns)
     return total
 
 
@@ -163,6 +163,7 @@ def low_rank_states(
     state_bytes: float,
     projector_bytes: float,
     rest_state_bytes: float,
+    factored: bool = False,
 ) -> int:
     """
     GaLore and relatives: states of the gradient projected to rank x columns, and the projector.
@@ -173,21 +174,25 @@ def low_rank_states(
         rank: Rank of the projection. [unitless]
         states: States of the projected gradient. [unitless]
         state_bytes: Width of those. [bytes]
-        projector_bytes: Width of the projector's elements; 0: drawn again from a seed (APOLLO). [bytes]
+        projector_bytes: Width of the projector's elements. [bytes]
         rest_state_bytes: Width of the states of the rest. [bytes]
+        factored: The optimizer within keeps sums of rows and columns in fp32 besides (Adafactor).
 
     Returns:
         States and projectors. [bytes]
 
     Source:
         jiaweizzhao/GaLore galore_torch/galore_projector.py (proj_type std), arXiv:2403.03507 table 1;
-        zhuhanqing/APOLLO apollo_torch/random_projector.py
+        zhuhanqing/APOLLO apollo_torch/random_projector.py; recorded: tests/oracles/light_methods.json
     """
     total = states * rest_state_bytes * _elements(rest)
+    if factored:
+        total += factored_states(shapes=rest, states=0, state_bytes=4)
     for rows, columns, copies in shapes:
         short, long = min(rows, columns), max(rows, columns)
         used = min(rank, short)
         total += copies * (states * state_bytes * used * long + projector_bytes * used * short)
+        total += 4 * copies * (used + long) if factored else 0
     return int(total)
 
 

@@ -222,6 +222,8 @@ class ClassCode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The checkpoint brings its classes (Qwen-1)."""
     lora_targets: tuple[str, ...] = ("q_proj", "v_proj")
     """Modules that PEFT adapts when not told: huggingface/peft@v0.21.2 src/peft/utils/constants.py."""
+    ia3_targets: tuple[str, ...] = ()
+    """Modules that IA3 scales when not told (there too), where they are not keys, values and the feed-forward's last."""
 
 
 class Model(Struct, frozen=True, kw_only=True):

@@ -308,6 +308,7 @@ def _low_rank(optimizer: Optimizer, group: Trainable, width: float, *_: object) 
         state_bytes=width,
         projector_bytes=optimizer.arguments.get("projector_bytes", group.element_bytes),
         rest_state_bytes=width,
+        factored=optimizer.arguments.get("projected") == "adafactor",
     )
 
 

@@ -166,10 +166,12 @@ def default_targets(model: Model) -> tuple[str, ...]:
 
 def scaled_targets(model: Model) -> tuple[str, ...]:
     """
-    Linears that IA3 scales when none are given: keys, values, and the feed-forward's last.
+    Linears that IA3 scales when none are given: as PEFT has it for the model type, else keys, values, the feed-forward's last.
 
     Source:
         huggingface/peft@v0.21.2 src/peft/utils/constants.py TRANSFORMERS_MODELS_TO_IA3_TARGET_MODULES_MAPPING
     """
+    if model.code.ia3_targets:
+        return model.code.ia3_targets
     fused = any(t.role == "qkv" for g in model.layers for t in g.layer.tensors)
     return ("query_key_value", "down_proj") if fused else ("k_proj", "v_proj", "down_proj")
