@@ -108,7 +108,8 @@ class RedisLink:
 
         Args:
             command: Function from the client to the reply.
-            patience_seconds: Longest wait where nobody waits for it, and nothing is slow; the link's own when omitted. [s]
+            patience_seconds: Longest wait where nobody waits for it, and nothing is slow, never less than the link's own;
+                that when omitted. [s]
 
         Returns:
             The reply; None when Redis is not usable or fails.
@@ -120,7 +121,7 @@ class RedisLink:
             return None
         started = self._clock()
         try:
-            async with asyncio.timeout(patience_seconds or self._settings.timeout_seconds):
+            async with asyncio.timeout(max(patience_seconds or 0, self._settings.timeout_seconds)):
                 reply = await command(self._client)
         except (RedisError, OSError, TimeoutError, ValueError, TypeError, AttributeError) as error:
             self._failed(error)
