@@ -75,7 +75,18 @@ def test_answers_do_not_depend_on_the_python(answered, usual, tmp_path, version)
         pytest.skip(f"not run: Python {version} is not here")
     pins = [f"{name}=={importlib.metadata.version(name)}" for name in NEEDED]
     options = ["--target", str(tmp_path), "--python-version", version, "--only-binary", ":all:", "--no-deps"]
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q", "install", *options, *pins]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "-q",
+        "--retries",
+        "1",
+        "install",
+        *options,
+        *pins,
+    ]
     installed = subprocess.run(command, capture_output=True, text=True, check=False)
     if installed.returncode:
         pytest.skip(f"not run: packages for Python {version} are not to be had: {installed.stderr.splitlines()[-1:]}")
