@@ -102,7 +102,7 @@ def _add(sums: "list[_Sum]", stored: Stored, cut: "Cut") -> None:
         sums[0 if stored.place == "first" else -1].add(stored, 1, cut)
         return
     for total in sums:
-        held = len(stored.layers) if len(sums) == 1 else sum(layer in total.held for layer in stored.layers)
+        held = len(stored.layers) if len(sums) == 1 else len(total.held.intersection(stored.layers))
         if held:
             total.add(stored, held, cut)
 

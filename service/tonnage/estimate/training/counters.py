@@ -79,20 +79,24 @@ def fragmentation(
     Returns:
         Three amounts. [bytes]
     """
-    amounts = []
-    for percent in (ratio_of.low, ratio_of.expected, ratio_of.high):
-        if ratio_of.whole:
-            # the blocks of sharded gradients serve nothing that is gathered
-            extra = laws.whole_share(allocated=allocated + idle, ratio_percent=percent) + idle + laws.CUBLAS_SEGMENT
-        else:
-            extra = laws.transient_share(transient=max(0, allocated - resident), ratio_percent=percent)
-            extra += idle + live * ratio_of.gathered // 100
-            extra += int(freed * regimes.FREED) if percent == ratio_of.high else 0
-        pool = allocated + extra
-        if usable is not None and not ratio_of.whole:
-            pool = laws.capped(reserved=pool, allocated=allocated, usable=usable)
-        amounts.append(pool - allocated)
-    return amounts[0], amounts[1], amounts[2]
+    percents = ratio_of.low, ratio_of.expected, ratio_of.high
+    if ratio_of.whole:
+        # the blocks of sharded gradients serve nothing that is gathered
+        beside = idle + laws.CUBLAS_SEGMENT
+        shares = [laws.whole_share(allocated=allocated + idle, ratio_percent=percent) for percent in percents]
+        return shares[0] + beside, shares[1] + beside, shares[2] + beside
+    transient, beside = max(0, allocated - resident), idle + live * ratio_of.gathered // 100
+    low, expected, high = [
+        beside + laws.transient_share(transient=transient, ratio_percent=percent) for percent in percents
+    ]
+    high += int(freed * regimes.FREED)
+    if usable is None:
+        return low, expected, high
+    low, expected, high = [
+        laws.capped(reserved=allocated + extra, allocated=allocated, usable=usable) - allocated
+        for extra in (low, expected, high)
+    ]
+    return low, expected, high
 
 
 def gathered(
