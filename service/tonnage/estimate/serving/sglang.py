@@ -34,7 +34,6 @@ from tonnage.spec.report import (
     exactly,
 )
 from tonnage.spec.workload import Workload
-from tonnage.units import GiB, MiB
 
 RULES = WeightRules(
     vocabulary_multiple=64,
@@ -52,21 +51,8 @@ _INVALIDATED_BY = (
     "another process on the same GPU: the fraction is of what is free",
     "another engine version or attention backend",
 )
-_LOAD_GROWTH = 32 * MiB
-"""Modules and first workspaces that loading itself brings in: what small models show beyond their tensors. [bytes]"""
-_SYSTEM = 9 * GiB
-"""What the system and the engine's own processes hold of unified memory: 8.8 to 11.7 GiB in three logs of GB10. [bytes]"""
-_COMPILED_ON_HOST = 2 * GiB
-"""What loading and capturing take of unified memory on the host's side: up to 1.9 GiB in a log of GB10. [bytes]"""
-_DESKTOP = 600 * MiB
-"""Screens and programs: 22.4 of 23.5 GiB are free on a GeForce under Windows. [bytes]"""
-_LEAST_ROCM = 0.3
-"""Radeon boards open with less: 31.49 GiB of two R9700 are free, ranks joined. [fraction]"""
 _REPACKED = frozenset({"awq", "gptq"})
 """Marlin packs them anew: the old packing may stay until graphs are captured, in whole segments (5.3 of 12.9 GiB in two logs)."""
-_NCCL_SWITCHED = 1_600 * MiB
-_NCCL_PCIE = 250 * MiB
-"""Communicators before the weights: B200 with four ranks 3.0 GiB in all, L4 with four about 0.45. [bytes]"""
 
 
 class Rank(Struct, frozen=True, kw_only=True):
@@ -287,7 +273,7 @@ def _table(pools: Pools, chosen: Settings) -> int:
 
 def _weights(workload: Workload, chosen: Settings, stage: StageWeights) -> Amount:
     """Change of free memory while loading: whole segments of the allocator, and what loading brings in."""
-    size = stage.total
+    size, process = stage.total, chosen.release.process
     if workload.weight_bytes is not None:
         size = size * workload.weight_bytes // max(_checkpoint(workload), 1)
     elif workload.model.known and workload.weight_format.kind != "file-mix":
@@ -304,10 +290,14 @@ def _weights(workload: Workload, chosen: Settings, stage: StageWeights) -> Amoun
         )[stage.stage]
     plain = workload.weight_format.kind == "plain"
     part = int(size * (0.004 if plain else 0.02))
-    grown = 2 * _LOAD_GROWTH + _whole_shared(workload, chosen, stage) + (_COMPILED_ON_HOST if chosen.unified else 0)
+    grown = (
+        2 * process.load_growth
+        + _whole_shared(workload, chosen, stage)
+        + (process.unified_compiled if chosen.unified else 0)
+    )
     if workload.weight_format.family in _REPACKED and not chosen.rocm:
         grown += stage.quantized_bytes * 11 // 10
-    return Amount(size - part, size + _LOAD_GROWTH // 4, size + part + grown)
+    return Amount(size - part, size + process.load_growth // 4, size + part + grown)
 
 
 def _whole_shared(workload: Workload, chosen: Settings, stage: StageWeights) -> int:
@@ -345,16 +335,17 @@ def _reserved(
 
 def _before(workload: Workload, chosen: Settings) -> Amount:
     """Context and communicators that free memory is measured after."""
+    process = chosen.release.process
     if chosen.rocm:
         context = device_context.rocm()
     else:
         context = device_context.cuda(multiprocessors=chosen.multiprocessors) + device_context.torch_libraries()
     ranks = workload.placement.tensor_parallel_size * workload.placement.pipeline_parallel_size
-    nccl = 0 if ranks == 1 else _NCCL_SWITCHED if chosen.nvswitch else _NCCL_PCIE
-    system = _SYSTEM if chosen.unified else 0
-    least = int(context * (_LEAST_ROCM if chosen.rocm else 0.7) + nccl * 0.5)
+    nccl = 0 if ranks == 1 else process.communicator_switched if chosen.nvswitch else process.communicator_pcie
+    system = process.unified_system if chosen.unified else 0
+    least = int(context * (process.least_rocm if chosen.rocm else 0.7) + nccl * 0.5)
     most = int(context * 1.5 + nccl * 1.8)
-    most += _DESKTOP if workload.gpu is not None and workload.gpu.is_desktop else 0
+    most += process.desktop if workload.gpu is not None and workload.gpu.is_desktop else 0
     return Amount(least + system // 2, context + nccl + system, most + system * 3 // 2)
 
 
@@ -366,22 +357,19 @@ def _graphs(chosen: Settings, shape: RankShape, ranks: int, vocabulary: int) -> 
     if not chosen.decode_sizes:
         return exactly(0)
     release, nodes = chosen.release, shape.layers * len(chosen.decode_sizes)
+    process = release.process
     reductions = int(2 * nodes * release.graph_bytes_per_reduction * log2(ranks))
     size = release.graph_first_capture + nodes * release.graph_bytes_per_node
     if chosen.prefill_sizes:
         size += len(chosen.prefill_sizes) * release.prefill_graph_bytes
     else:
         size += max(chosen.decode_sizes) * vocabulary * (chosen.element_bytes + 4)
-    spread, on_host = release.graph_spread, _COMPILED_ON_HOST if chosen.unified else 0
+    spread, on_host = release.graph_spread, process.unified_compiled if chosen.unified else 0
     return Amount(
-        int(size / spread + reductions / _REDUCTION_BELOW),
+        int(size / spread + reductions / process.reductions_below),
         size + reductions + on_host // 2,
-        int(size * spread + reductions * _REDUCTION_ABOVE) + on_host,
+        int(size * spread + reductions * process.reductions_above) + on_host,
     )
-
-
-_REDUCTION_BELOW, _REDUCTION_ABOVE = 2.0, 1.7
-"""Five logs of two to eight ranks, PCIe and NVLink, lie within 0.5 to 1.7 of the law."""
 
 
 def _activations(chosen: Settings, shape: RankShape) -> int:

@@ -47,6 +47,27 @@ class Reserve(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     standalone_draft: int = 0
 
 
+class Process(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a process holds beside weights and cache; measured. [bytes]"""
+
+    load_growth: int
+    """Modules and first workspaces that loading itself brings in: what small models show beyond their tensors."""
+    communicator_switched: int
+    """Communicators before the weights, over NVLink."""
+    communicator_pcie: int
+    desktop: int
+    """Screens and programs on boards for desktops, at most."""
+    least_rocm: float
+    """Part of a usual context on AMD that some boards open with. [fraction]"""
+    unified_system: int
+    """What the system and the engine's own processes hold where host and GPU share memory."""
+    unified_compiled: int
+    """What loading and capturing take there on the host's side, at most."""
+    reductions_below: float
+    """Captured reductions are at least the law over this; at most the law times the next. [unitless]"""
+    reductions_above: float
+
+
 class Sglang(Release, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One release of SGLang."""
 
@@ -133,6 +154,7 @@ class Sglang(Release, frozen=True, kw_only=True, forbid_unknown_fields=True):
     prefill_graph_bytes: int = 0
     """Of one captured prefill size; measured. [bytes]"""
     graph_spread: float = 3.0
+    process: Process
 
 
 RELEASE = Sglang
