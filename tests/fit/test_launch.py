@@ -3,6 +3,7 @@
 import shlex
 
 import pytest
+import yaml
 from fit_requests import catalog, offered, request, sku
 
 from tonnage.fit import fit
@@ -162,3 +163,45 @@ def test_other_engines_get_their_own_spelling(engine, flags):
     command = launched(serving=engine, weights=weights).command
 
     assert flags == [part for part in command if part in flags]
+
+
+def configured(framework, **training):
+    return yaml.safe_load(trained(framework=framework, **training).files["config.yaml"])
+
+
+def test_axolotl_s_file_says_what_the_card_says():
+    lora = {"rank": 32, "target_modules": ["all-linear"]}
+    made = configured(
+        "axolotl", method="qlora", lora=lora, packed=True, optimizer="adamw_8bit", gradient_checkpointing="full",
+        attn_implementation="flash_attention_2", compute_dtype="bf16",
+    )  # fmt: skip
+
+    assert {
+        "base_model": LLAMA, "adapter": "qlora", "load_in_4bit": True, "lora_r": 32, "lora_target_linear": True,
+        "sequence_len": 1024, "sample_packing": True, "micro_batch_size": 1, "gradient_checkpointing": True,
+        "optimizer": "adamw_8bit", "bf16": True, "flash_attention": True,
+    } == made  # fmt: skip
+
+
+def test_llama_factory_s_file_says_what_the_card_says():
+    made = configured(
+        "llama-factory", objective="dpo", lora={"rank": 8, "target_modules": ["q_proj", "v_proj"]}, optimizer="adamw",
+        gradient_checkpointing="none", attn_implementation="sdpa", sharding="zero3", count=2,
+    )  # fmt: skip
+
+    assert {
+        "model_name_or_path": LLAMA, "stage": "dpo", "do_train": True, "finetuning_type": "lora", "lora_rank": 8,
+        "lora_target": "q_proj,v_proj", "cutoff_len": 1024, "per_device_train_batch_size": 1, "flash_attn": "sdpa",
+        "disable_gradient_checkpointing": True, "optim": "adamw_torch", "deepspeed": "examples/deepspeed/ds_z3_config.json",
+    } == made  # fmt: skip
+
+
+@pytest.mark.parametrize("framework", ["trl", "torchtune", "litgpt"])
+def test_frameworks_told_by_flags_or_scripts_get_no_file(framework):
+    assert {} == trained(framework=framework).files
+
+
+def test_litgpt_is_told_of_its_adapter():
+    command = list(trained(framework="litgpt", method="qlora", lora={"rank": 16}).command)
+
+    assert ["--lora_r", "16", "--quantize", "bnb.nf4"] == command[-4:]

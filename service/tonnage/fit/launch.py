@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
-from tonnage.fit import servers
+from tonnage.fit import servers, trainers
 from tonnage.fit.images import HUB, SHARED_MEMORY, Container, container, docker_line
 from tonnage.fit.packages import Order
 from tonnage.fit.technical import Technical
@@ -20,8 +20,6 @@ RESOURCES = {
     "google": "google.com/tpu",
     "aws": "aws.amazon.com/neuron",
 }
-PIPELINED = {"megatron", "torchtitan", "deepspeed"}
-"""Frameworks with pipeline stages of their own; the others spread layers by device_map."""
 
 
 def launch(technical: Technical, order: Order, card: SizingCard) -> Launch:
@@ -47,6 +45,7 @@ def launch(technical: Technical, order: Order, card: SizingCard) -> Launch:
         image=found.name,
         docker=docker_line(technical, order, command, env, found),
         kubernetes=kubernetes(technical, order, command, env, found),
+        files={} if card.training is None else trainers.files(technical, card.training, model or "./model"),
         notes=tuple(notes),
     )
 
@@ -97,49 +96,7 @@ def _command(technical: Technical, order: Order, card: SizingCard, model: str | 
     if card.serving is not None:
         yield from servers.command(technical, card.serving, name)
     elif card.training is not None:
-        yield from _trainer(technical, order, card, name)
-
-
-def _trainer(technical: Technical, order: Order, card: SizingCard, model: str) -> Iterator[str]:
-    training = card.training
-    if training is None:
-        return
-    processes = _processes(technical, training.framework)
-    per_host = str(min(processes, order.package.gpus_per_host))
-    if training.framework == "torchtune":
-        yield from ("tune", "run", "--nproc_per_node", per_host, "recipe.py", "--config", "config.yaml")
-    elif training.framework == "litgpt":
-        recipe = "finetune_full" if training.method == "full" else "finetune_lora"
-        yield from ("litgpt", recipe, model, "--devices", str(processes))
-        sizes = (
-            ("--train.micro_batch_size", training.micro_batch_size),
-            ("--train.max_seq_length", training.sequence_length),
-        )
-        yield from servers.written(iter(sizes))
-    elif training.framework == "axolotl":
-        yield from ("axolotl", "train", "config.yaml")
-    elif training.framework == "llama-factory":
-        yield from ("llamafactory-cli", "train", "config.yaml")
-    else:
-        hosts = ("--nnodes", str(order.hosts)) if order.hosts > 1 else ()
-        yield from ("torchrun", "--nproc-per-node", per_host, *hosts, "train.py")
-        yield from servers.written(_trainer_flags(card))
-
-
-def _processes(technical: Technical, framework: str) -> int:
-    """One per GPU, or one per copy where a framework spreads the layers of a copy over several GPUs by itself."""
-    if framework in PIPELINED:
-        return technical.used
-    return technical.used // technical.placement.pipeline_parallel_size
-
-
-def _trainer_flags(card: SizingCard) -> servers.Flags:
-    training = card.training
-    if training is not None and training.framework not in {"megatron", "torchtitan", "unsloth"}:
-        yield "--per_device_train_batch_size", training.micro_batch_size
-        yield "--gradient_accumulation_steps", training.gradient_accumulation_steps
-        yield "--gradient_checkpointing", {"full": "true", "none": "false"}.get(training.gradient_checkpointing or "")
-        yield "--max_length", training.sequence_length
+        yield from trainers.command(technical, order, card.training, name)
 
 
 def _environment(technical: Technical, card: SizingCard) -> Iterator[tuple[str, str]]:
@@ -181,10 +138,12 @@ def _notes(technical: Technical, order: Order, card: SizingCard, model: str | No
     if (
         card.training is not None
         and technical.placement.pipeline_parallel_size > 1
-        and card.training.framework not in PIPELINED
+        and card.training.framework not in trainers.PIPELINED
     ):
         yield "layers are spread by device_map='auto': one GPU works at a time"
-    if technical.sharding is not None:
+    if card.training is not None and card.training.framework in trainers.WITH_FILES:
+        yield "config.yaml says what the card says: add the data set, and what else your job needs"
+    elif technical.sharding is not None:
         yield f"set sharding to {technical.sharding} in the framework's configuration"
     if card.training is not None and technical.placement.data_parallel_size > 1:
         yield f"{technical.placement.data_parallel_size} data-parallel ranks multiply the batch of a step"

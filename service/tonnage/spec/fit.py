@@ -275,6 +275,8 @@ class Launch(Struct, frozen=True, kw_only=True):
     """Container image with its tag; None where none is known for this accelerator."""
     docker: str
     kubernetes: dict[str, Any]
+    files: dict[str, str] = {}
+    """Files that the command reads, by name."""
     notes: tuple[str, ...] = ()
 
 
