@@ -14,6 +14,9 @@ from typing import Any
 import httpx
 from tests.waiting import SECONDS, free_port
 
+_ASKING = httpx.Client(verify=False, timeout=SECONDS, limits=httpx.Limits(max_keepalive_connections=0))
+"""Made once: reading certificates anew for each question is most of what one costs here."""
+
 
 class Process:
     """`tonnage serve` with its address."""
@@ -29,10 +32,10 @@ class Process:
         return connection
 
     def get(self, path: str, **more: Any) -> httpx.Response:
-        return httpx.get(self.url + path, timeout=SECONDS, **more)
+        return _ASKING.get(self.url + path, **more)
 
     def post(self, path: str, **more: Any) -> httpx.Response:
-        return httpx.post(self.url + path, timeout=SECONDS, **more)
+        return _ASKING.post(self.url + path, **more)
 
     def metric(self, start: str) -> float:
         lines = self.get("/metrics").text.splitlines()
@@ -71,7 +74,7 @@ def wait_until_ready(port: int, process: subprocess.Popen[bytes]) -> None:
     while time.monotonic() < deadline:
         assert process.poll() is None, "the server ended"
         try:
-            if httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=SECONDS).status_code == 200:
+            if _ASKING.get(f"http://127.0.0.1:{port}/readyz").status_code == 200:
                 return
         except httpx.TransportError:
             pass
