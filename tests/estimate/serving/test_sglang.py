@@ -7,6 +7,7 @@ import pytest
 
 from tonnage.catalog import load_catalog, resolve
 from tonnage.errors import ContradictoryWorkload
+from tonnage.estimate import estimate
 from tonnage.estimate.serving import account
 from tonnage.spec.card import SizingCard
 
@@ -22,13 +23,21 @@ def catalog():
     return load_catalog()
 
 
-def answer(serving=None, placement=None, config=QWEN_7B):
+def asked(serving, placement, config):
     request = {
         "model": config if isinstance(config, str) else {"config": config},
         "serving": {"engine": "sglang", "engine_version": "0.5.8", **(serving or {})},
         "placement": {"gpu": "h100-sxm", **(placement or {})},
     }
-    return account(resolve(catalog(), msgspec.convert(request, SizingCard)))
+    return resolve(catalog(), msgspec.convert(request, SizingCard))
+
+
+def answer(serving=None, placement=None, config=QWEN_7B):
+    return account(asked(serving, placement, config))
+
+
+def required(serving):
+    return estimate(asked(serving, None, QWEN_7B)).required.expected
 
 
 def fraction(found):
@@ -334,3 +343,15 @@ def test_groups_that_do_not_divide_or_are_not_asked_for_contradict():
     with pytest.raises(ContradictoryWorkload, match=r"placement\.data_parallel_size"):
         grouped(dp_size=8)
     assert grouped(dp_size=1)
+
+
+def test_requests_share_a_prefix_only_where_the_radix_cache_keeps_it():
+    traffic = {"concurrency": 10, "input_tokens": 1000, "output_tokens": 200, "shared_prefix_tokens": 600}
+    apart = {k: v for k, v in traffic.items() if k != "shared_prefix_tokens"}
+    kept, without, plain = (
+        required({"disable_radix_cache": off} | more)
+        for off, more in ((False, traffic), (True, traffic), (True, apart))
+    )
+
+    assert 9 * 600 * 28 * 2 * 4 * 128 * 2 == without - kept
+    assert plain == without

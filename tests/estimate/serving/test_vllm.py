@@ -487,3 +487,21 @@ def test_what_experts_keep_is_printed_as_consumed_by_releases_that_charge_by_fre
     kept = 8192 * 8 * 2 * (2048 + 2048)
 
     assert kept <= expected(found, "profile", component)
+
+
+ENCODER = {
+    "model_type": "bert", "architectures": ["BertModel"], "hidden_size": 768, "intermediate_size": 3072,
+    "num_hidden_layers": 12, "num_attention_heads": 12, "vocab_size": 30522, "max_position_embeddings": 8192,
+    "type_vocab_size": 2, "torch_dtype": "bfloat16",
+}  # fmt: skip
+
+
+def test_a_model_without_a_decoder_samples_nothing_and_takes_a_request_whole():
+    small, large = (answer({"max_model_len": length}, {"gpu": "a100-80-sxm"}, ENCODER) for length in (1024, 8192))
+    notes = [{a.field: a.value for a in found.assumptions} for found in (small, large)]
+
+    assert [2048, 8192] == [n["serving.max_num_batched_tokens"] for n in notes]
+    for found in (small, large):
+        assert not {"logits", "sampler"} & {i.component for p in found.loads[0].phases for i in p.items}
+    short, long = (expected(found, "profile", "activations") for found in (small, large))
+    assert 2048 * (768 + 3072) * 2 < short < long

@@ -3,6 +3,7 @@
 import pytest
 from asking import PARAMETERS, allocated, answer, item, phase
 
+from tonnage.errors import ContradictoryWorkload
 from tonnage.units import GiB
 
 GPUS = {"data_parallel_size": 8, "gpu": "h100-sxm"}
@@ -125,7 +126,15 @@ def test_adapters_are_merged_where_the_card_says_so():
         answer(**lora | {"lora": {"rank": 16, "target_modules": ["down_proj"]}}, export={"merge": True}),
         "workspace", "merge",
     )  # fmt: skip
-    assert "merge" not in {p.phase for p in answer(export={"merge": True}).phases}
+
+
+@pytest.mark.parametrize("method", ["full", "galore", "prompt-tuning", "prefix-tuning"])
+def test_a_merge_of_what_is_no_adapter_is_refused(method):
+    with pytest.raises(ContradictoryWorkload, match=f"method {method} trains nothing") as caught:
+        answer(method=method, export={"merge": True})
+
+    assert "/training/export/merge" == caught.value.pointer
+    assert answer(method=method, export={"merge": False}).phases
 
 
 def offloaded(sharding="zero3", ranks=8, **offload):

@@ -18,7 +18,9 @@ class Demand(Struct, frozen=True):
     """False when the card states none: one request of the longest length stands for it."""
 
 
-def demand(serving: ServingCommon, placement: Placement, max_model_len: int, groups: int = 1) -> Demand:
+def demand(
+    serving: ServingCommon, placement: Placement, max_model_len: int, groups: int = 1, *, keeps_prefixes: bool = True
+) -> Demand:
     """
     Traffic that a card states, on one replica, or one group of its ranks.
 
@@ -27,6 +29,7 @@ def demand(serving: ServingCommon, placement: Placement, max_model_len: int, gro
         placement: Its replicas share the requests.
         max_model_len: Length of a request that states none. [tokens]
         groups: Groups of ranks within a replica that share its requests too. [unitless]
+        keeps_prefixes: Whether requests find what others have left in the cache.
 
     Returns:
         Requests, their length and what they share.
@@ -36,4 +39,4 @@ def demand(serving: ServingCommon, placement: Placement, max_model_len: int, gro
     tokens = sum(n or 0 for n in lengths) or max_model_len
     requests = ceil_div(serving.concurrency or 1, placement.data_parallel_size * groups)
     shared = min(serving.shared_prefix_tokens or 0, tokens)
-    return Demand(requests, tokens, shared if requests > 1 else 0, stated)
+    return Demand(requests, tokens, shared if keeps_prefixes and requests > 1 else 0, stated)

@@ -43,7 +43,7 @@ def rank_shape(
 
     Args:
         model: Architecture.
-        layers: Decoder layers of the stage; None is all of them.
+        layers: Decoder layers of the stage; None is all of them. A model without any computes with its encoder's.
         tensor_parallel_size: Ranks that cut matrices. [unitless]
         expert_parallel_size: Ranks that whole experts are dealt out over; 1: experts are cut. [unitless]
 
@@ -51,7 +51,8 @@ def rank_shape(
         The widest of every kind of layer.
     """
     tp = tensor_parallel_size
-    kinds = [group.layer for group, _ in decoder_groups(model, layers)]
+    groups = decoder_groups(model, layers) or [(group, group.count) for group in model.layers]
+    kinds = [group.layer for group, _ in groups]
     mlps = [layer.mlp for layer in kinds if layer.mlp is not None]
     mixtures = [layer.moe for layer in kinds if layer.moe is not None]
     attentions = [layer.attention for layer in kinds if layer.attention is not None]
@@ -59,7 +60,7 @@ def rank_shape(
     widths += [ceil_div(moe.shared_intermediate_size, tp) for moe in mixtures]
     latent = next((a for a in attentions if a.kind == "mla"), None)
     return RankShape(
-        layers=sum(count for _, count in decoder_groups(model, layers)),
+        layers=sum(count for _, count in groups),
         hidden_size=model.hidden_size,
         mlp_width=max(widths, default=0),
         gated=all(mlp.gated for mlp in mlps) if mlps else True,

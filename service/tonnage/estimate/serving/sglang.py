@@ -124,7 +124,9 @@ def account(workload: Workload) -> Account:
     assert isinstance(serving, card.Sglang)  # noqa: S101  (dispatch is by this type)
     plan = _PLANS.of_family(family, workload, family, serving.max_model_len)
     chosen = plan.chosen
-    wanted = demand(serving, workload.placement, chosen.context, chosen.attention_groups)
+    wanted = demand(
+        serving, workload.placement, chosen.context, chosen.attention_groups, keeps_prefixes=chosen.keeps_prefixes
+    )
     return Account(
         loads=tuple(_loads(plan, wanted)),
         kv_cache=plan.cache,

@@ -113,13 +113,13 @@ def _stage_ranks(common: Common, stage: StageWeights) -> Iterator[RankAccount]:
     lora = workload.serving.lora if workload.serving is not None else None
     slots = _slots(common, stage) if lora is not None else 0
     later = slots if chosen.legacy and not chosen.release.v0_counts_adapters else 0
-    recurrent = traits(workload.model).recurrent
-    graph = graphs(shape, chosen, kernel.family, lora=lora is not None, recurrent=recurrent, ranks=tp)
+    kind = traits(workload.model)
+    graph = graphs(shape, chosen, kernel.family, lora=lora is not None, recurrent=kind.recurrent, ranks=tp)
     for samples, ranks in _sampling_ranks(chosen, last, stage.stage * tp, tp):
         place = Rank(
             first=stage.stage == 0,
             last=last,
-            samples=samples,
+            samples=samples and not kind.encodes_only,
             tensor_parallel_size=tp,
             data_parallel_size=workload.placement.data_parallel_size,
             expert_parallel_size=common.experts,

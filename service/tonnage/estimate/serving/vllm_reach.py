@@ -58,7 +58,8 @@ def limits(workload: Workload) -> Limits:
     """
     serving, release, kind = workload.serving, workload.profile, traits(workload.model)
     assert isinstance(serving, card.Vllm)  # noqa: S101  (dispatch is by this type)
-    everywhere = kind.indexed or runs_v0(release, *compute_capability(workload.gpu), workload)
+    legacy = runs_v0(release, *compute_capability(workload.gpu), workload)
+    everywhere = kind.indexed or kind.encodes_only or legacy
     shortest = 0
     if serving.max_num_batched_tokens is None:
         tier = batch_tier(release, workload.gpu)

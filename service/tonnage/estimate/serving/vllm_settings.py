@@ -203,8 +203,13 @@ class _Reader:
             return seqs, tokens or self.note("max_num_batched_tokens", self.unchunked_tokens(length))
         default_seqs = seqs or tier.max_num_seqs
         if tokens is None:
-            tokens = min(tier.max_num_batched_tokens, default_seqs * length)
-            self.note("max_num_batched_tokens", tokens, _tier_reason(self.release, self.gpu))
+            unchunked = length if traits(self.model).encodes_only else 0
+            tokens = min(max(tier.max_num_batched_tokens, unchunked), default_seqs * length)
+            whole = tokens > tier.max_num_batched_tokens
+            reason = (
+                "attention in both directions takes a request whole" if whole else _tier_reason(self.release, self.gpu)
+            )
+            self.note("max_num_batched_tokens", tokens, reason)
         if seqs is None:
             seqs = self.note("max_num_seqs", min(default_seqs, tokens), _tier_reason(self.release, self.gpu))
         return seqs, tokens
@@ -401,6 +406,8 @@ class Traits(Struct, frozen=True, kw_only=True):
     indexed: bool
     """It has buffers as long as the longest request."""
     windows: bool
+    encodes_only: bool
+    """No decoder: nothing is sampled, and attention in both directions takes a request whole."""
     native_length: int
 
 
@@ -417,6 +424,7 @@ def traits(model: Model) -> Traits:
         sparse=any(attention.index_topk for attention in attentions),
         indexed=any(attention.index_topk or attention.index_head_dim for attention in attentions),
         windows=bool(kinds & {"sliding", "chunked"}),
+        encodes_only=bool(layers) and all(layer.role == "encoder" for layer in layers),
         native_length=_native_length(model),
     )
 

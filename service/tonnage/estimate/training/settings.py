@@ -8,7 +8,7 @@ from tonnage.errors import ContradictoryWorkload, MissingFact
 from tonnage.estimate.training.adapters import adapters_of
 from tonnage.estimate.training.bases import refuse_base
 from tonnage.estimate.training.libraries import Libraries
-from tonnage.estimate.training.methods import ADAPTER_METHODS, LIGHT_METHODS
+from tonnage.estimate.training.methods import ADAPTER_METHODS, LIGHT_METHODS, PROMPT_METHODS
 from tonnage.estimate.training.reader import Reader
 from tonnage.estimate.training.targets import Adapted
 from tonnage.spec.card import Training
@@ -145,7 +145,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     @property
     def trains_base(self) -> bool:
         """Whether the base model itself trains."""
-        return self.method not in ADAPTER_METHODS and self.method not in LIGHT_METHODS
+        return not _adapts(self.method)
 
 
 def settings(workload: Workload) -> Settings:
@@ -160,16 +160,12 @@ def settings(workload: Workload) -> Settings:
 
     Raises:
         MissingFact: The card has no training part or the framework no profile.
-        ContradictoryWorkload: An adapter for full fine-tuning, or a base that cannot be trained so.
+        ContradictoryWorkload: An adapter for full fine-tuning, a merge of none, or a base that cannot be trained so.
     """
     card, release = workload.training, workload.profile
     if card is None or not isinstance(release, FrameworkRelease):
         raise MissingFact("no profile of the training framework", pointer="/training/framework")
-    if card.lora is not None and card.method == "full":
-        raise ContradictoryWorkload(
-            "an adapter is described but method is full, which trains none: state method lora, qlora or dora",
-            pointer="/training/method",
-        )
+    _refuse(card)
     refuse_base(card.method, workload.weight_format)
     read = Reader(card, release.defaults, card.framework)
     libraries = Libraries(card.library_versions, release.libraries)
@@ -177,7 +173,7 @@ def settings(workload: Workload) -> Settings:
     quantized = workload.weight_format.kind != "plain"
     method = "qlora" if card.method == "lora" and quantized else card.method
     sharding = _sharding(card, read, placement.data_parallel_size * placement.context_parallel_size)
-    trains_base = method not in ADAPTER_METHODS and method not in LIGHT_METHODS
+    trains_base = not _adapts(method)
     without = release.without_bf16 if workload.gpu is not None and not workload.gpu.computes_bf16 else None
     fp32_stream = without is not None and workload.model.model_type in without.fp32_stream
     raised = _width(without.full_weight_dtype) if without is not None and trains_base else None
@@ -288,6 +284,24 @@ def _width(name: str | None) -> int | None:
     if name is None:
         return None
     return DTYPE_BYTES.get(name, _PRECISION_ALIASES.get(name, 2))
+
+
+def _refuse(card: Training) -> None:
+    if card.lora is not None and card.method == "full":
+        raise ContradictoryWorkload(
+            "an adapter is described but method is full, which trains none: state method lora, qlora or dora",
+            pointer="/training/method",
+        )
+    if card.export is not None and card.export.merge and (card.method in PROMPT_METHODS or not _adapts(card.method)):
+        raise ContradictoryWorkload(
+            f"merge is asked for but method {card.method} trains nothing that is merged into weights: "
+            "leave it out, or state method lora, qlora, dora, rslora or ia3",
+            pointer="/training/export/merge",
+        )
+
+
+def _adapts(method: str) -> bool:
+    return method in ADAPTER_METHODS or method in LIGHT_METHODS
 
 
 def _weight_bytes(workload: Workload, card: Training, release: FrameworkRelease, raised: int | None = None) -> int:
