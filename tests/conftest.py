@@ -1,14 +1,17 @@
 """Fixtures that every test may use."""
 
+import importlib.util
 import os
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
 
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-if settings.get_current_profile_name() == "default":  # the mutation run has a profile of its own
-    settings.load_profile("any machine")
+if importlib.util.find_spec("hypothesis"):  # the optional extras are tested without
+    from hypothesis import HealthCheck, settings
+
+    settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    if settings.get_current_profile_name() == "default":  # the mutation run has a profile of its own
+        settings.load_profile("any machine")
 
 
 @pytest.fixture(scope="session")
