@@ -59,3 +59,19 @@ def test_sides_of_an_image_are_rounded_to_whole_merged_patches():
     assert 64 * 64 == vision_encoder.patches(height=896, width=896, **known)
     assert 36 * 48 == vision_encoder.patches(height=500, width=680, **known)
     assert 4 == vision_encoder.patches(height=1, width=1, **known)
+
+
+@pytest.mark.parametrize(
+    ("max_model_len", "tokens"), [(8192, 12_100), (16_199, 12_100), (16_200, 12_288), (262_144, 12_288)]
+)
+def test_a_qwen_3_video_has_two_frames_or_as_many_as_there_may_be(max_model_len, tokens):
+    known = {"max_pixels": 25_165_824, "factor": 32, "temporal_patch_size": 2, "max_frames": 24_576}
+
+    assert tokens == vision_encoder.largest_video(max_model_len=max_model_len, **known)
+
+
+def test_an_output_shorter_than_the_budget_is_copied_into_one_as_long():
+    known = {"items": 3, "budget": 8192, "output_size": 5120, "element_bytes": 2}
+
+    assert 3 * 8192 * 5120 * 2 == vision_encoder.filled_features(tokens_per_item=8191, **known)
+    assert 0 == vision_encoder.filled_features(tokens_per_item=8192, **known)

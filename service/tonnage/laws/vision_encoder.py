@@ -1,5 +1,9 @@
 """Vision towers in a profile run: how many items, what their pixels and features take, and the tower's own widest moment."""
 
+from math import isqrt
+
+from tonnage.units import ceil_div
+
 ROTATED_COPIES = 99
 """Tensors of one rank's heads, in tenths: q, k, v, both rotated and what rotating takes. [tenths]"""
 
@@ -63,6 +67,56 @@ def features(*, tokens: int, output_size: int, element_bytes: int) -> int:
         vllm-project/vllm@0.19.0 vllm/v1/worker/gpu_model_runner.py profile_run (encoder_cache)
     """
     return tokens * output_size * element_bytes
+
+
+def filled_features(*, items: int, budget: int, tokens_per_item: int, output_size: int, element_bytes: int) -> int:
+    """
+    Copies of the encoder's outputs, each in a tensor as long as the encoder budget, that stand beside them.
+
+    Args:
+        items: Profiled items. [unitless]
+        budget: max_num_batched_tokens, or what one item takes of a request where that is more. [tokens]
+        tokens_per_item: Features of one item. [tokens]
+        output_size: Width of a feature. [elements]
+        element_bytes: dtype of the model. [bytes]
+
+    Returns:
+        Size; 0 where an item fills the budget. [bytes]
+
+    Source:
+        vllm-project/vllm@0.11.0 vllm/v1/worker/gpu_model_runner.py profile_run (expanded_outputs)
+    """
+    return items * budget * output_size * element_bytes if tokens_per_item < budget else 0
+
+
+def largest_video(
+    *, max_model_len: int, max_pixels: int, factor: int, temporal_patch_size: int, max_frames: int
+) -> int:
+    """
+    Tokens of the video with the most frames that a request holds, whose pixels have a limit over all frames.
+
+    A request that holds the three frames of the widest rounding holds any more frames, down to one token a frame pair.
+
+    Args:
+        max_model_len: Longest request. [tokens]
+        max_pixels: Limit over all frames. [pixels]
+        factor: Side of a token. [pixels]
+        temporal_patch_size: Frames of a token. [unitless]
+        max_frames: Frames of a video at most. [unitless]
+
+    Returns:
+        Tokens. [unitless]
+
+    Source:
+        vllm-project/vllm@0.11.0 vllm/model_executor/models/qwen3_vl.py get_num_frames_with_most_features;
+        huggingface/transformers@v4.57.1 src/transformers/models/qwen3_vl/video_processing_qwen3_vl.py smart_resize
+    """
+
+    def tokens(frames: int) -> int:
+        side = max(1, isqrt(max_pixels // frames) // factor)
+        return ceil_div(frames, temporal_patch_size) * side * side
+
+    return tokens(temporal_patch_size if max_model_len < tokens(temporal_patch_size + 1) else max_frames)
 
 
 def pixels(*, patches: int, patch_size: int, temporal_patch_size: int, element_bytes: int, channels: int = 3) -> int:

@@ -458,6 +458,27 @@ def test_an_image_longer_than_a_request_is_profiled_whole_by_releases_with_one_e
     assert any("encoder's profile is uncertain" in f.reason for f in found.findings) is uncertain
 
 
+@pytest.mark.parametrize(
+    ("version", "videos", "tokens", "copied"),
+    [
+        ("0.10.2", None, 16_384, 0),
+        ("0.11.0", None, 12_288, 153_600),
+        ("0.11.0", 0, 16_384, 0),
+        ("0.13.0", None, 16_384, 0),
+    ],
+)
+def test_a_qwen_3_video_fills_an_encoder_budget_of_more_than_its_tokens(version, videos, tokens, copied):
+    """Three levels of the tower beside its output, and the pixels of the tokens' patches."""
+    multimodal = {} if videos is None else {"multimodal": {"videos_per_prompt": videos}}
+    found = account(resolve(catalog(), msgspec.convert({
+        "model": {"id": "Qwen/Qwen3-VL-8B-Instruct"}, "placement": {"gpu": "h100-sxm"},
+        "serving": {"engine": "vllm", "engine_version": version, "max_model_len": 32_768} | multimodal,
+    }, SizingCard)))  # fmt: skip
+    pixels = 4 * tokens * 3 * 16 * 16 * 2 * 2
+
+    assert expected(found, "profile", "vision_encoder") == (tokens + copied) * 4 * 4_096 * 2 + pixels
+
+
 @pytest.mark.parametrize(("version", "tokens"), [("0.10.0", 4_096), ("0.11.0", 2_048)])
 def test_old_cards_run_v1_once_v0_is_gone(version, tokens):
     found = answer({"engine_version": version, "dtype": "float16", "max_model_len": 4_096}, {"gpu": "t4"})

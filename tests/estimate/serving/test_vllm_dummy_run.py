@@ -4,7 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from tonnage.estimate.serving import vllm_images
 from tonnage.estimate.serving import vllm_profile as profile
+from tonnage.estimate.serving.profiled_items import Item
 from tonnage.laws import sampler, serving_activations, vision_encoder
 
 TOKENS, WIDTH, HIDDEN = 100, 2, 32
@@ -14,7 +16,7 @@ STREAM = TOKENS * HIDDEN * WIDTH
 def chosen(**more):
     release = {
         "benchmarks_lookup": False, "reduces_out_of_place": True, "sampler": "sort", "v2_samples_with_parameters": False,
-        "v2_profiles_encoder": True,
+        "v2_profiles_encoder": True, "encoder_outputs_fill_budget": False, "qwen3_video_token_places": 1.0,
     } | more.pop("release", {})  # fmt: skip
     usual = {
         "max_num_batched_tokens": TOKENS, "element_bytes": WIDTH, "legacy": False, "eager": False, "l2_cache_bytes": 1000,
@@ -255,15 +257,18 @@ SEEING = SimpleNamespace(vocab_size=1000, vision=VISION, hidden_size=HIDDEN)
 
 
 def seen(monkeypatch, item, at=None, model=SEEING, **more):
-    monkeypatch.setattr(profile, "largest_item", lambda *_: item)
+    monkeypatch.setattr(vllm_images, "largest_item", lambda *_: item)
     monkeypatch.setattr(
-        profile, "_profiled", lambda *_, **sizes: profile.Images(kept=sizes["patches"], peak=sizes["tokens"])
+        vllm_images, "_profiled", lambda *_, **sizes: vllm_images.Images(kept=sizes["patches"], peak=sizes["tokens"])
     )
-    return profile._images(model, chosen(**more), at or rank())
+    at = at or rank()
+    return vllm_images.profiled_images(
+        model, chosen(**more), first=at.first, tensor_parallel_size=at.tensor_parallel_size
+    )
 
 
 def item(tokens=20, patches=80):
-    return SimpleNamespace(tokens=tokens, patches=patches)
+    return Item(tokens, patches)
 
 
 @pytest.mark.parametrize(
@@ -276,18 +281,28 @@ def item(tokens=20, patches=80):
     ],
 )
 def test_without_images_there_is_nothing_of_them(monkeypatch, model, at, more):
-    assert profile.NO_IMAGES == seen(monkeypatch, item(), at, model, **more)
+    assert vllm_images.NO_IMAGES == seen(monkeypatch, item(), at, model, **more)
 
 
 def test_an_image_of_unknown_size_is_unknown(monkeypatch):
-    assert profile.UNKNOWN_IMAGES == seen(monkeypatch, None)
+    assert vllm_images.UNKNOWN_IMAGES == seen(monkeypatch, None)
 
 
 def test_as_many_images_are_profiled_as_the_budget_takes(monkeypatch):
     count = vision_encoder.items(budget=TOKENS, tokens_per_item=20, max_num_seqs=4, limit=1, max_model_len=64)
 
-    assert profile.Images(kept=count * 80, peak=count * 20) == seen(monkeypatch, item())
-    assert profile.Images(kept=count * 80, peak=count * 20) == seen(monkeypatch, item(), runner_v2=True)
+    assert vllm_images.Images(kept=count * 80, peak=count * 20) == seen(monkeypatch, item())
+    assert vllm_images.Images(kept=count * 80, peak=count * 20) == seen(monkeypatch, item(), runner_v2=True)
+
+
+def test_outputs_of_the_tower_are_copied_into_tensors_of_the_whole_budget(monkeypatch):
+    filling = {"release": {"encoder_outputs_fill_budget": True}}
+    count = vision_encoder.items(budget=TOKENS, tokens_per_item=20, max_num_seqs=4, limit=1, max_model_len=64)
+    row = HIDDEN * 4 * WIDTH
+
+    assert count * 80 + count * TOKENS * row == seen(monkeypatch, item(), **filling).kept
+    assert 80 == seen(monkeypatch, item(TOKENS), **filling).kept
+    assert 80 + 5 * TOKENS * row == seen(monkeypatch, Item(20, 80, places=5 * TOKENS), **filling).kept
 
 
 @pytest.mark.parametrize(("tokens", "long"), [(64, False), (65, True)])
@@ -309,13 +324,15 @@ def test_an_image_longer_than_a_request_is_marked_and_left_out_by_the_old_engine
     ],
 )
 def test_the_old_engine_runs_as_many_requests_as_hold_an_image(monkeypatch, more, tokens, expected):
-    monkeypatch.setattr(profile, "largest_item", lambda *_: None if tokens is None else item(tokens))
+    monkeypatch.setattr(vllm_images, "largest_item", lambda *_: None if tokens is None else item(tokens))
 
-    assert expected == profile._requests(SEEING, chosen(**more))
+    assert expected == vllm_images.profiled_requests(SEEING, chosen(**more))
 
 
 def profiled(at=None, vision=VISION, **more):
-    return profile._profiled(SEEING, vision, chosen(**more), at or rank(), patches=80, tokens=20)
+    return vllm_images._profiled(
+        SEEING, vision, chosen(**more), (at or rank()).tensor_parallel_size, patches=80, tokens=20
+    )
 
 
 FEATURES = vision_encoder.features(tokens=20, output_size=HIDDEN * 4, element_bytes=WIDTH)
@@ -352,23 +369,23 @@ def test_a_tower_of_still_images_does_not_rotate():
 
 # ---- the band ----
 
-KEPT = profile.Images(kept=1)
+KEPT = vllm_images.Images(kept=1)
 
 
 @pytest.mark.parametrize(
     ("name", "shaped", "more", "thin", "images", "expected"),
     [
-        ("forward", {}, {}, False, profile.UNKNOWN_IMAGES, (0.15, 5.0)),
-        ("forward", {}, {"legacy": True}, False, profile.Images(long=True), (0.10, 1.6)),
-        ("forward", {}, {}, False, profile.Images(long=True), (0.06, 0.06)),
+        ("forward", {}, {}, False, vllm_images.UNKNOWN_IMAGES, (0.15, 5.0)),
+        ("forward", {}, {"legacy": True}, False, vllm_images.Images(long=True), (0.10, 1.6)),
+        ("forward", {}, {}, False, vllm_images.Images(long=True), (0.06, 0.06)),
         ("forward", {}, {"legacy": True}, False, KEPT, (0.25, 0.6)),
         ("encoder", {}, {}, True, KEPT, (0.15, 0.3)),
         ("encoder", {}, {}, False, KEPT, (0.15, 0.18)),
         ("forward", {"mla": LATENT}, {}, False, KEPT, (0.10, 1.5)),
-        ("sampler", {"mla": LATENT}, {}, False, profile.NO_IMAGES, (0.03, 0.03)),
+        ("sampler", {"mla": LATENT}, {}, False, vllm_images.NO_IMAGES, (0.03, 0.03)),
         ("forward", {"experts": 1}, {}, True, KEPT, (0.05, 0.30)),
         ("forward", {"experts": 1}, {}, False, KEPT, (0.06, 0.06)),
-        ("forward", {}, {}, True, profile.NO_IMAGES, (0.06, 0.06)),
+        ("forward", {}, {}, True, vllm_images.NO_IMAGES, (0.06, 0.06)),
         ("forward", {}, {"runner_v2": True}, False, KEPT, (0.10, 0.15)),
         ("forward", {}, {}, False, KEPT, (0.02, 0.05)),
     ],

@@ -7,11 +7,16 @@ How many tokens it becomes is the image processor's rule, by kind of tower.
 from collections.abc import Callable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from tonnage.laws import vision_encoder
 from tonnage.spec.model import Model, Vision
 
 _LARGEST_QWEN_IMAGE = 16_384
 """max_pixels 12,845,056 / 28^2 (Qwen2-VL), longest_edge 16,777,216 / 32^2 (Qwen3-VL). [tokens]"""
+_QWEN3_VIDEO_PIXELS = 25_165_824
+"""longest_edge of the video processor of Qwen3-VL, over all frames. [pixels]"""
+_QWEN3_VIDEO_FRAMES = 24_576
 _VIDEO_FRAME_PAIRS = 7
 _LLAMA4_TILES = 17
 _INTERNVL_TILES = 13
@@ -33,9 +38,16 @@ class Item(Struct, frozen=True):
 
     tokens: int
     patches: int
+    places: int = 0
+    """Places of a request it takes where that is more than its tokens. [tokens]"""
+
+    @property
+    def budgeted(self) -> int:
+        """What the encoder budget counts for it. [tokens]"""
+        return max(self.tokens, self.places)
 
 
-def largest_item(model: Model, max_model_len: int, videos: bool) -> Item | None:
+def largest_item(model: Model, max_model_len: int, videos: bool, video_token_places: float = 1.0) -> Item | None:
     """
     The item an engine profiles a tower with.
 
@@ -43,6 +55,7 @@ def largest_item(model: Model, max_model_len: int, videos: bool) -> Item | None:
         model: A model with a vision tower.
         max_model_len: Longest request. [tokens]
         videos: Videos are allowed as well.
+        video_token_places: Places counted for a token of a Qwen3-VL video. [tokens]
 
     Returns:
         Tokens and patches; None when the processor's rule is not known.
@@ -51,6 +64,8 @@ def largest_item(model: Model, max_model_len: int, videos: bool) -> Item | None:
     if vision is None:
         return None
     rule = _RULES.get(str(vision.config.get("model_type"))) or _RULES.get(model.model_type)
+    if rule is _qwen3 and videos and video_token_places > 1:
+        return _qwen3_video(vision, max_model_len, video_token_places)
     if rule is not None:
         return rule(vision, max_model_len, videos)
     if not vision.tokens_per_image:
@@ -82,6 +97,18 @@ def _qwen2(vision: Vision, max_model_len: int, videos: bool) -> Item:
 
 def _qwen3(vision: Vision, _: int, __: bool) -> Item:
     return _merged(vision, _LARGEST_QWEN_IMAGE)
+
+
+def _qwen3_video(vision: Vision, max_model_len: int, places: float) -> Item:
+    """No larger than an image, but with the time of every frame pair written out it takes more of a request."""
+    tokens = vision_encoder.largest_video(
+        max_model_len=max_model_len,
+        max_pixels=_QWEN3_VIDEO_PIXELS,
+        factor=vision.patch_size * vision.spatial_merge_size,
+        temporal_patch_size=vision.temporal_patch_size,
+        max_frames=_QWEN3_VIDEO_FRAMES,
+    )
+    return replace(_merged(vision, tokens), places=int(tokens * places))
 
 
 def _merged(vision: Vision, tokens: int) -> Item:

@@ -6,14 +6,13 @@ the forward pass, the sampler's dummy run and the vision encoder.
 """
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from tonnage.estimate.serving import moe_kernels
-from tonnage.estimate.serving.profiled_items import largest_item
 from tonnage.estimate.serving.rank_shape import RankShape
+from tonnage.estimate.serving.vllm_images import Images, profiled_images, profiled_requests
 from tonnage.estimate.serving.vllm_settings import Settings
-from tonnage.laws import device_context, sampler, serving_activations, vision_encoder
-from tonnage.spec.model import Model, Vision
+from tonnage.laws import device_context, sampler, serving_activations
+from tonnage.spec.model import Model
 from tonnage.units import ceil_div
 
 _WORKSPACE_LAWS = {name: f"laws.moe_workspace.{name}" for name in ("triton", "flashinfer_cutlass", "flashinfer_trtllm")}
@@ -94,7 +93,7 @@ def peak(model: Model, shape: RankShape, settings: Settings, rank: Rank, kernel:
     cublas = device_context.cublas_workspace(compute_capability_major=settings.major)
     indexer = _indexer_gather(shape, settings)
     persistent = max(workspace, indexer)
-    images = _images(model, settings, rank)
+    images = profiled_images(model, settings, first=rank.first, tensor_parallel_size=rank.tensor_parallel_size)
     branches = [_forward(shape, settings, rank, experts=transient, kept=images.kept, family=kernel.family)]
     later, drawn = 0, Branch(name="sampler", activations=0)
     if rank.samples:
@@ -159,7 +158,7 @@ def _cold_start(model: Model, settings: Settings, rank: Rank, warm: Branch) -> l
 
 def _without_sort(model: Model, settings: Settings, drawn: Branch, others: int, kept: int) -> float:
     """How much smaller the peak is if FlashInfer draws the samples. [fraction of the peak]"""
-    kernel = sampler.flashinfer_top_k_top_p(rows=_requests(model, settings), vocab_size=model.vocab_size)
+    kernel = sampler.flashinfer_top_k_top_p(rows=profiled_requests(model, settings), vocab_size=model.vocab_size)
     smaller = max(others, drawn.total - drawn.sampler + kernel)
     return 1 - (smaller + kept) / (drawn.total + kept) + _FLASHINFER_SLACK
 
@@ -277,7 +276,7 @@ def _indexer_gather(shape: RankShape, settings: Settings) -> int:
 
 
 def _sampler(model: Model, shape: RankShape, settings: Settings, kept: int) -> Branch:
-    tokens, width, rows = settings.max_num_batched_tokens, settings.element_bytes, _requests(model, settings)
+    tokens, width, rows = settings.max_num_batched_tokens, settings.element_bytes, profiled_requests(model, settings)
     hidden = serving_activations.stream(tokens=tokens, hidden_size=shape.hidden_size, element_bytes=width)
     gathered = sampler.hidden_rows(rows=rows, hidden_size=shape.hidden_size, element_bytes=width)
     logits = sampler.logits(rows=rows, vocab_size=model.vocab_size, element_bytes=width)
@@ -305,94 +304,6 @@ def _sampler_buffers(model: Model, settings: Settings, rows: int, *, profiled: b
         num_speculative_tokens=settings.speculative_tokens,
     ) - sampler.logits(rows=rows, vocab_size=vocabulary, element_bytes=settings.element_bytes)  # fmt: skip
     return max(drawn, speculative)
-
-
-# ---- vision ----
-
-
-class Images(Struct, frozen=True):
-    """What the profiled images take. [bytes]"""
-
-    kept: int = 0
-    """Features and pixels alive while the language model runs."""
-    peak: int = 0
-    """The tower's own widest moment, pixels included."""
-    known: bool = True
-    """What the largest image becomes is known."""
-    long: bool = False
-    """It becomes more tokens than a request may have; the V0 engine then ran without (one start-up log of 0.6.6)."""
-
-
-NO_IMAGES = Images()
-UNKNOWN_IMAGES = Images(known=False)
-
-
-def _images(model: Model, settings: Settings, rank: Rank) -> Images:
-    vision = model.vision
-    skipped = settings.runner_v2 and not settings.release.v2_profiles_encoder
-    if vision is None or not settings.images or not rank.first or skipped:
-        return NO_IMAGES
-    item = largest_item(model, settings.max_model_len, settings.videos)
-    if item is None:
-        return UNKNOWN_IMAGES
-    if settings.legacy:
-        items = _requests(model, settings)
-    else:
-        items = vision_encoder.items(
-            budget=settings.max_num_batched_tokens,
-            tokens_per_item=item.tokens,
-            max_num_seqs=settings.max_num_seqs,
-            limit=settings.images_per_prompt,
-            max_model_len=settings.max_model_len,
-        )
-    found = _profiled(model, vision, settings, rank, patches=items * item.patches, tokens=items * item.tokens)
-    if item.tokens <= settings.max_model_len:
-        return found
-    return Images(long=True) if settings.legacy else replace(found, long=True)
-
-
-def _requests(model: Model, settings: Settings) -> int:
-    """Requests of the dummy batch: the V0 engine takes as many as the batch holds with an image each. [requests]"""
-    if not (settings.legacy and settings.images):
-        return settings.rows
-    item = largest_item(model, settings.max_model_len, settings.videos)
-    if item is None:
-        return settings.rows
-    return max(1, min(settings.max_num_seqs, settings.max_num_batched_tokens // item.tokens))
-
-
-def _profiled(model: Model, vision: Vision, settings: Settings, rank: Rank, *, patches: int, tokens: int) -> Images:
-    width = settings.element_bytes
-    features = vision_encoder.features(
-        tokens=tokens,
-        output_size=model.hidden_size * (1 + vision.deepstack_levels),
-        element_bytes=width,
-    )
-    pixels = vision_encoder.pixels(
-        patches=patches,
-        patch_size=vision.patch_size,
-        temporal_patch_size=vision.temporal_patch_size,
-        element_bytes=width,
-    )
-    ranks = 1 if settings.encoder_replicated else rank.tensor_parallel_size
-    widest = max(
-        vision_encoder.tower_mlp(
-            patches=patches,
-            hidden_size=vision.hidden_size,
-            width=ceil_div(vision.intermediate_size, ranks),
-            gated=vision.gated,
-            element_bytes=width,
-        ),
-        vision_encoder.tower_attention(
-            patches=patches,
-            hidden_size=vision.hidden_size,
-            tensor_parallel_size=ranks,
-            rotary=vision.temporal_patch_size > 1,
-            element_bytes=width,
-        ),
-    )
-    kept = features if settings.runner_v2 else features + pixels
-    return Images(kept=kept, peak=pixels + widest)
 
 
 # ---- band ----

@@ -90,14 +90,15 @@ def _of_images(workload: Workload, length: int) -> tuple[int, ...]:
     """Tokens of the largest item and how many are profiled; the length itself where it cuts one."""
     serving = workload.serving
     assert isinstance(serving, card.Vllm)  # noqa: S101  (dispatch is by this type)
-    item = largest_item(workload.model, length, profiles_videos(serving))
-    if item is None or item.tokens > length:
+    places = workload.profile.qwen3_video_token_places
+    item = largest_item(workload.model, length, profiles_videos(serving), places)
+    if item is None or item.budgeted > length:
         return (length,)
     tier = batch_tier(workload.profile, workload.gpu)
     batch = serving.max_num_batched_tokens or tier.max_num_batched_tokens
     items = vision_encoder.items(
         budget=batch,
-        tokens_per_item=item.tokens,
+        tokens_per_item=item.budgeted,
         max_num_seqs=serving.max_num_seqs or min(tier.max_num_seqs, batch),
         limit=images_per_prompt(serving),
         max_model_len=length,

@@ -173,6 +173,10 @@ class Vllm(Release, frozen=True, kw_only=True, forbid_unknown_fields=True):
     v2_samples_with_parameters: bool = False
     """The V2 dummy sampler runs the fp32 pipeline too."""
     v2_profiles_encoder: bool = True
+    encoder_outputs_fill_budget: bool = False
+    """What the tower gives for a profiled item is copied into a tensor of the whole encoder budget."""
+    qwen3_video_token_places: float = 1.0
+    """Places in a request that the processor counts for a token of a Qwen3-VL video, its time stamps included. [tokens]"""
     benchmarks_lookup: bool = False
     """Compiling inside the profile run benchmarks fused kernels, that of the token embedding with a table of its own."""
 
