@@ -10,10 +10,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.docs.accuracy import with_accuracy  # noqa: E402
-from tests.docs.console import running  # noqa: E402
-from tests.docs.law_page import laws_page, with_method_table  # noqa: E402
-from tests.docs.picture import picture  # noqa: E402
+from tests.docs.accuracy import with_accuracy  # noqa: E402  (paths come first)
+from tests.docs.console import running  # noqa: E402  (paths come first)
+from tests.docs.law_page import laws_page, with_method_table  # noqa: E402  (paths come first)
+from tests.docs.picture import picture  # noqa: E402  (paths come first)
 
 
 def main() -> int:

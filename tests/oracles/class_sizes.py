@@ -16,10 +16,10 @@ from pathlib import Path
 os.environ["HF_HUB_OFFLINE"] = "1"
 logging.disable(logging.CRITICAL)
 
-import transformers  # noqa: E402
-from transformers.models.auto.configuration_auto import CONFIG_MAPPING  # noqa: E402
+import transformers  # noqa: E402  (paths come first)
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING  # noqa: E402  (paths come first)
 
-from tonnage.architecture.tables import tables  # noqa: E402
+from tonnage.architecture.tables import tables  # noqa: E402  (paths come first)
 
 TARGET = Path(__file__).resolve().parents[2] / "service" / "tonnage" / "architecture" / "class_sizes.toml"
 SIZES = (

@@ -38,12 +38,12 @@ def load_fake_cuda():
 
 load_fake_cuda()
 
-import torch  # noqa: E402
-from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
-from torch.utils._pytree import tree_leaves  # noqa: E402
+import torch  # noqa: E402  (fake CUDA comes first)
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402  (fake CUDA comes first)
+from torch.utils._pytree import tree_leaves  # noqa: E402  (fake CUDA comes first)
 
 sys.path.insert(0, str(HERE))
-from caching_allocator import CachingAllocator, rounded  # noqa: E402
+from caching_allocator import CachingAllocator, rounded  # noqa: E402  (fake CUDA comes first)
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 

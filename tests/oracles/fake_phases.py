@@ -16,10 +16,10 @@ from types import MethodType, SimpleNamespace
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
-from fake_gpu import DTYPES, Ledger, bytes_of, mend_environment, torch  # noqa: E402
-from fake_training import build, record_all, started_on_gpu  # noqa: E402
-from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
-from training_matrix import AUTOCAST, LINEARS, PURE_FP32, run  # noqa: E402
+from fake_gpu import DTYPES, Ledger, bytes_of, mend_environment, torch  # noqa: E402  (paths come first)
+from fake_training import build, record_all, started_on_gpu  # noqa: E402  (paths come first)
+from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402  (paths come first)
+from training_matrix import AUTOCAST, LINEARS, PURE_FP32, run  # noqa: E402  (paths come first)
 
 WITH_METRICS = {"prediction_loss_only": False}
 
@@ -120,7 +120,7 @@ def mix_precision(model, training):
     model.forward = MethodType(convert_outputs_to_fp32(under(plain)), model)
 
 
-def compact(path):
+def compact_runs(path, about, figures, target):
     """The recorded runs with their figures, configs once each."""
     configs, runs = {}, []
     for line in path.read_text().splitlines():
@@ -129,17 +129,13 @@ def compact(path):
             continue
         run = found["run"]
         configs[run["family"]] = run.pop("config")
-        runs.append(run | {"figures": [found["result"][name] for name in ("trainable", "resident", "peak")]})
-    lines = [
-        "{",
-        '"source": "tests/oracles/fake_phases.py; figures: trainable parameters, resident bytes, peak of the phase",',
-        '"configs": {',
-    ]
+        runs.append(run | {"figures": [found["result"][name] for name in figures]})
+    lines = ["{", f'"source": "{about}",', '"configs": {']
     lines.append(",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in configs.items()))
     lines.append('},\n"runs": [')
     lines.append(",\n".join(json.dumps(run, separators=(",", ":")) for run in runs))
     lines.append("]}")
-    (HERE / "phase_runs.json").write_text("\n".join(lines) + "\n")
+    target.write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":
@@ -147,4 +143,5 @@ if __name__ == "__main__":
         case ["record", path]:
             record_all(RUNS, measure, Path(path))
         case ["compact", path]:
-            compact(Path(path))
+            about = "tests/oracles/fake_phases.py; figures: trainable parameters, resident bytes, peak of the phase"
+            compact_runs(Path(path), about, ("trainable", "resident", "peak"), HERE / "phase_runs.json")

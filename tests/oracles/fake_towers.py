@@ -8,16 +8,16 @@ tokens stand for images) is given to them, since fake tensors hold nothing.
     python tests/oracles/fake_towers.py compact build/towers.jsonl    # into tower_runs.json
 """
 
-import json
 import sys
 from functools import partial
 from pathlib import Path
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
-from fake_gpu import DTYPES, Ledger, bytes_of, mend_environment, torch  # noqa: E402
-from fake_training import adapt, record_all, started_on_gpu  # noqa: E402
-from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
+from fake_gpu import DTYPES, Ledger, bytes_of, mend_environment, torch  # noqa: E402  (paths come first)
+from fake_phases import compact_runs  # noqa: E402  (paths come first)
+from fake_training import adapt, record_all, started_on_gpu  # noqa: E402  (paths come first)
+from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402  (paths come first)
 
 TEXT = {"num_hidden_layers": 2}
 QWEN = {"model_type": "qwen2_5_vl_text", "hidden_size": 3584, "intermediate_size": 18944, "num_attention_heads": 28,
@@ -178,31 +178,11 @@ def features(tower, known, pixel_values, *_, **__):
     return found
 
 
-def compact(path):
-    """The recorded runs with their figures, configs once each."""
-    configs, runs = {}, []
-    for line in path.read_text().splitlines():
-        found = json.loads(line)
-        if "error" in found["result"]:
-            continue
-        run = found["run"]
-        configs[run["family"]] = run.pop("config")
-        runs.append(run | {"figures": [found["result"][n] for n in ("trainable", "resident", "forward", "backward")]})
-    lines = [
-        "{",
-        '"source": "tests/oracles/fake_towers.py; figures: trainable parameters, resident bytes, peaks of forward and backward",',
-        '"configs": {',
-    ]
-    lines.append(",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in configs.items()))
-    lines.append('},\n"runs": [')
-    lines.append(",\n".join(json.dumps(run, separators=(",", ":")) for run in runs))
-    lines.append("]}")
-    (HERE / "tower_runs.json").write_text("\n".join(lines) + "\n")
-
-
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["record", path]:
             record_all(RUNS, measure, Path(path))
         case ["compact", path]:
-            compact(Path(path))
+            about = "tests/oracles/fake_towers.py; figures: trainable parameters, resident bytes, peaks of forward and backward"
+            figures = ("trainable", "resident", "forward", "backward")
+            compact_runs(Path(path), about, figures, HERE / "tower_runs.json")

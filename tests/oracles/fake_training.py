@@ -25,9 +25,9 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
-from fake_four_bit import quantize  # noqa: E402
-from fake_gpu import DTYPES, Ledger, bytes_of, mend_environment, torch  # noqa: E402
-from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
+from fake_four_bit import quantize  # noqa: E402  (paths come first)
+from fake_gpu import DTYPES, Ledger, bytes_of, mend_environment, torch  # noqa: E402  (paths come first)
+from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402  (paths come first)
 
 
 def build(run):

@@ -17,7 +17,7 @@ import transformers
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
-from training_matrix import FAMILIES  # noqa: E402
+from training_matrix import FAMILIES  # noqa: E402  (paths come first)
 
 TOKENS = 20
 SMALL = {

@@ -23,9 +23,9 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 warnings.filterwarnings("ignore")
 logging.disable(logging.CRITICAL)
 
-import torch  # noqa: E402
-import transformers  # noqa: E402
-from transformers.models.auto.configuration_auto import CONFIG_MAPPING  # noqa: E402
+import torch  # noqa: E402  (paths come first)
+import transformers  # noqa: E402  (paths come first)
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING  # noqa: E402  (paths come first)
 
 HERE = Path(__file__).resolve().parent
 GOLDEN = HERE.parent / "architecture_readers" / "golden" / "meta_counts.json"

@@ -21,16 +21,18 @@ _COMFORT = 0.95
 def memory(technical: Technical, need: Need) -> Judged:
     """Required memory of the worst GPU against what that GPU holds, with the caller's headroom."""
     required, usable, bound = technical.required, technical.gpu.memory_usable_bytes, technical.bound
-    say: Callable[[], str]
-    if bound is not None:
-        say = lambda: f"{format_size(bound)} of weights alone, of {format_size(usable)} usable on each GPU"  # noqa: E731
-    elif required is None:
+    if bound is None and required is None:
         return Judged("memory", CONFIRM, lambda: "not judged: no layout runs on these GPUs")
-    elif technical.verdict == MET and _unconfirmed(technical, required):
+    if bound is None and required is not None and technical.verdict == MET and _unconfirmed(technical, required):
         words = f"{_band(required)} of {format_size(usable)}, a capacity nobody has confirmed"
         return Judged("memory", CONFIRM, lambda: words)
-    else:
-        say = lambda: _memory_words(technical, required, usable, need.spare)  # noqa: E731
+
+    def say() -> str:
+        if bound is not None:
+            return f"{format_size(bound)} of weights alone, of {format_size(usable)} usable on each GPU"
+        assert required is not None  # noqa: S101  (else it is not judged)
+        return _memory_words(technical, required, usable, need.spare)
+
     return Judged("memory", memory_status(technical), say, technical.gpu.memory_source)
 
 

@@ -77,7 +77,7 @@ def settings(workload: Workload) -> Settings:
     """
     serving, release, model = workload.serving, workload.profile, workload.model
     assert isinstance(serving, card.LlamaCpp)  # noqa: S101  (dispatch is by this type)
-    assert isinstance(release, Release)  # noqa: S101
+    assert isinstance(release, Release)  # noqa: S101  (dispatch is by this type)
     notes: list[Assumption] = []
     encoder = is_encoder(model)
     slots, unified = _slots(serving, release, notes)

@@ -48,7 +48,7 @@ def account(workload: Workload) -> Account:
     """
     serving, release, model = workload.serving, workload.profile, workload.model
     assert isinstance(serving, card.Mlx)  # noqa: S101  (dispatch is by this type)
-    assert isinstance(release, Release)  # noqa: S101
+    assert isinstance(release, Release)  # noqa: S101  (dispatch is by this type)
     notes: list[Assumption] = []
     step = serving.prefill_step_size
     if step is None:
@@ -118,7 +118,7 @@ def _load(workload: Workload, weights: int, wanted: Demand, step: int, kv: tuple
 def _scores(workload: Workload, tokens: int, length: int, element: int) -> int:
     """Largest scores that one layer writes out. [bytes]"""
     release = workload.profile
-    assert isinstance(release, Release)  # noqa: S101
+    assert isinstance(release, Release)  # noqa: S101  (dispatch is by this type)
     largest = 0
     for group, _ in caches.decoder_groups(workload.model):
         attention = group.layer.attention

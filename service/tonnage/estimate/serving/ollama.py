@@ -43,7 +43,7 @@ def settings(workload: Workload) -> Settings:
     """
     serving, release, model = workload.serving, workload.profile, workload.model
     assert isinstance(serving, card.Ollama)  # noqa: S101  (dispatch is by this type)
-    assert isinstance(release, Release)  # noqa: S101
+    assert isinstance(release, Release)  # noqa: S101  (dispatch is by this type)
     notes: list[Assumption] = []
     parts = file_weights(model, workload.weight_format, workload.formats, workload.weight_bytes)
     per_slot = _context(workload, serving, release, notes)
@@ -112,7 +112,7 @@ def _with_slots(
     workload: Workload, parts: FileWeights, base: Settings, serving: card.Ollama, notes: list[Assumption]
 ) -> Settings:
     release = base.release
-    assert isinstance(release, Release)  # noqa: S101
+    assert isinstance(release, Release)  # noqa: S101  (dispatch is by this type)
     stated = serving.n_parallel or serving.max_num_seqs
     single = base.every_token or workload.model.model_type in release.single_slot_models
     if single:
@@ -143,7 +143,7 @@ def _with_batch(
     workload: Workload, parts: FileWeights, base: Settings, serving: card.Ollama, notes: list[Assumption]
 ) -> Settings:
     release = base.release
-    assert isinstance(release, Release)  # noqa: S101
+    assert isinstance(release, Release)  # noqa: S101  (dispatch is by this type)
     stated = serving.n_ubatch or serving.n_batch or serving.max_num_batched_tokens
     if stated is not None:
         return replace(base, micro_batch=stated)

@@ -64,7 +64,7 @@ def settings(workload: Workload) -> Settings:
     """
     serving, release, model, gpu = workload.serving, workload.profile, workload.model, workload.gpu
     assert isinstance(serving, card.Sglang)  # noqa: S101  (dispatch is by this type)
-    assert isinstance(release, Release)  # noqa: S101
+    assert isinstance(release, Release)  # noqa: S101  (dispatch is by this type)
     ranks = workload.placement.tensor_parallel_size
     tier = memory_tier(release, gpu)
     notes: list[Assumption] = []
@@ -250,7 +250,7 @@ def _groups_reserve(workload: Workload, reserve: Reserve, largest: int) -> int:
 def _groups(workload: Workload) -> int:
     serving, release = workload.serving, workload.profile
     assert isinstance(serving, card.Sglang)  # noqa: S101  (dispatch is by this type)
-    assert isinstance(release, Release)  # noqa: S101
+    assert isinstance(release, Release)  # noqa: S101  (dispatch is by this type)
     return attention_groups(serving, release, workload.placement.tensor_parallel_size)
 
 

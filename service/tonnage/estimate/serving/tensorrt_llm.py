@@ -67,7 +67,7 @@ def account(workload: Workload) -> Account:
     """
     chosen = settings(workload)
     serving = workload.serving
-    assert serving is not None  # noqa: S101
+    assert serving is not None  # noqa: S101  (dispatch is by its type)
     own = plain_kv_format("bf16" if chosen.element_bytes == DTYPE_BYTES["bf16"] else "fp32")
     k, v = workload.kv_formats or (own, own)
     pooling = Pooling(
@@ -97,7 +97,7 @@ def settings(workload: Workload) -> Settings:
     """Settings with the release's defaults, and the assumptions that completed them."""
     serving, release, model = workload.serving, workload.profile, workload.model
     assert isinstance(serving, card.TensorRtLlm)  # noqa: S101  (dispatch is by this type)
-    assert isinstance(release, Release)  # noqa: S101
+    assert isinstance(release, Release)  # noqa: S101  (dispatch is by this type)
     notes: list[Assumption] = []
 
     def default(field: str, given: float | None, value: float) -> float:

@@ -62,7 +62,7 @@ def account(workload: Workload) -> Account:
         Account with the pool.
     """
     serving, placement = workload.serving, workload.placement
-    assert serving is not None  # noqa: S101
+    assert serving is not None  # noqa: S101  (dispatch is by its type)
     stages = stage_weights(
         workload.model,
         workload.weight_format,
@@ -98,7 +98,7 @@ def settings(workload: Workload, stages: tuple[StageWeights, ...]) -> Settings:
     """Settings with the release's defaults, and the assumptions that completed them."""
     serving, release, model = workload.serving, workload.profile, workload.model
     assert isinstance(serving, card.Tgi)  # noqa: S101  (dispatch is by this type)
-    assert isinstance(release, Release)  # noqa: S101
+    assert isinstance(release, Release)  # noqa: S101  (dispatch is by this type)
     notes: list[Assumption] = []
     length = serving.max_model_len
     if length is None:

@@ -67,7 +67,7 @@ def settings(workload: Workload) -> Settings:
     """
     serving, release, model = workload.serving, workload.profile, workload.model
     assert isinstance(serving, card.Transformers)  # noqa: S101  (dispatch is by this type)
-    assert isinstance(release, Release)  # noqa: S101
+    assert isinstance(release, Release)  # noqa: S101  (dispatch is by this type)
     notes: list[Assumption] = []
     dtype = _dtype(workload)
     implementation = _attention(serving, release, model, notes)

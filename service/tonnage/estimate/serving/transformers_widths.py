@@ -100,7 +100,7 @@ def _stages(layer: Layer, model: Model, execution: Execution) -> list[tuple[int,
 
 def _feed_forward(layer: Layer, hidden: int, element: int) -> int:
     mlp = layer.mlp
-    assert mlp is not None  # noqa: S101
+    assert mlp is not None  # noqa: S101  (such a layer has one)
     products = (4 if mlp.fused_gate_up else 3) if mlp.gated else 2
     products = max(products, _EXPRESSIONS.get(mlp.activation, 0))
     return generate.feed_forward(

@@ -122,7 +122,7 @@ def settings(workload: Workload) -> Settings:
     """
     serving, release, model, gpu = workload.serving, workload.profile, workload.model, workload.gpu
     assert isinstance(serving, card.Vllm)  # noqa: S101  (dispatch is by this type)
-    assert isinstance(release, Release)  # noqa: S101
+    assert isinstance(release, Release)  # noqa: S101  (dispatch is by this type)
     return _Reader(serving, release, model, gpu, workload).read()
 
 
